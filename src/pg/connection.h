@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "faultline/time.h"
+#include "pg/error.h"
+#include "pg/params.h"
+#include "pg/result.h"
+#include "pg/statement.h"
+
+struct pg_conn;
+
+namespace faultline::pg {
+
+struct ConnectOptions {
+  /// A libpq URL or keyword string; several hosts and target_session_attrs are honoured.
+  std::string dsn;
+  std::string application_name = "faultline";
+  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds tcp_user_timeout{10'000};
+  /// Settings that every transaction of this connection runs with, such as plan_cache_mode. Set once
+  /// on a direct connection; behind a transaction pooler set again inside every transaction.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+/// A batch of statements that is sent in one round trip and is one atomic unit: all commit or none.
+class Unit {
+ public:
+  Unit& add(const Statement& statement, Params params);
+  [[nodiscard]] std::size_t size() const { return steps_.size(); }
+  [[nodiscard]] bool empty() const { return steps_.empty(); }
+
+ private:
+  friend class Connection;
+  struct Step {
+    Statement statement;
+    Params params;
+  };
+  std::vector<Step> steps_;
+};
+
+struct Notification {
+  std::string channel;
+  std::string payload;
+  int backend_pid = 0;
+};
+
+/// One connection. Not thread-safe: one thread at a time. All calls wait at most until `deadline`.
+/// After an error whose `connection_is_gone()` the object can only be destroyed.
+class Connection {
+ public:
+  [[nodiscard]] static Expected<Connection> open(const ConnectOptions& options, Deadline deadline);
+  /// Uses a connection that the caller owns and keeps open; never closes it, sets nothing on it.
+  [[nodiscard]] static Connection borrow(pg_conn* connection);
+
+  /// One statement, its own transaction unless one is open.
+  [[nodiscard]] Expected<Result> exec(const Statement& statement, const Params& params, Deadline deadline);
+  /// One round trip, one atomic unit. Results in the order of the statements.
+  /// Inside an open transaction the unit becomes part of it.
+  [[nodiscard]] Expected<std::vector<Result>> run(const Unit& unit, Deadline deadline);
+  /// SQL text with any number of statements and no parameters, through the simple protocol.
+  [[nodiscard]] Expected<void> exec_script(std::string_view sql, Deadline deadline);
+
+  /// Explicit transactions, for callers whose next statement depends on the last answer.
+  [[nodiscard]] Expected<void> begin(Deadline deadline);
+  [[nodiscard]] Expected<void> commit(Deadline deadline);  ///< may be outcome_unknown
+  void rollback(Deadline deadline) noexcept;                ///< best effort; harmless without a transaction
+  [[nodiscard]] bool in_transaction() const;
+
+  /// COPY … FROM STDIN. `next` fills the buffer with more data and returns false at the end; memory
+  /// stays flat however much is copied. If `next` throws, or the deadline passes, nothing is copied.
+  [[nodiscard]] Expected<std::int64_t> copy_in(std::string_view copy_sql,
+                                               const std::function<bool(std::string& buffer)>& next,
+                                               Deadline deadline);
+
+  /// LISTEN is session state: use it on a connection of its own and never through a pooler.
+  [[nodiscard]] Expected<void> listen(std::string_view channel, Deadline deadline);
+  /// The next notifications, or none at the deadline.
+  [[nodiscard]] Expected<std::vector<Notification>> wait_for_notifications(Deadline deadline);
+
+  [[nodiscard]] bool usable() const;
+  /// A pooler stands between us and the server (its backend pid is not the server's).
+  [[nodiscard]] bool behind_pooler() const;
+  [[nodiscard]] int backend_pid() const;     ///< the server's, also behind a pooler at connect time
+  [[nodiscard]] int server_version() const;  ///< as libpq: 150004
+};
+
+}  // namespace faultline::pg

@@ -18,30 +18,31 @@ enum class Errc {
   query_canceled,         ///< 57014, statement_timeout or a cancel request
   unique_violation,       ///< 23505
   check_violation,        ///< 23514, 23502, 23503
-  invalid_value,          ///< class 22: out of range, bad encoding, bad JSON …
-  insufficient_privilege, ///< 42501
-  undefined_object,       ///< 3F000, 42P01, 42883, 42703, 42704: the schema is not (or no longer) what we expect
-  read_only,              ///< 25006: a standby, or a read-only session
-  out_of_resources,       ///< class 53: disk full, out of memory, too many connections
-  raised,                 ///< class FL: raised on purpose by Faultline's own SQL; `sqlstate` says which
-  server,                 ///< any other answer of the server
+  invalid_value,  ///< class 22: out of range, bad encoding, bad JSON …; also a DSN that cannot be read
+  insufficient_privilege,  ///< 42501
+  undefined_object,  ///< 3F000, 42P01, 42883, 42703, 42704: the schema is not (or no longer) what we expect
+  read_only,         ///< 25006: a standby, or a read-only session
+  out_of_resources,  ///< class 53: disk full, out of memory, too many connections
+  raised,            ///< class FL: raised on purpose by Faultline's own SQL; `sqlstate` says which
+  server,            ///< any other answer of the server
 };
 
 [[nodiscard]] std::string_view to_string(Errc code);
 
 struct Error {
   Errc code = Errc::server;
-  std::string sqlstate;  ///< five characters, empty when the error is not the server's
-  std::string message;
-  std::string detail;
-  std::string hint;
+  std::string sqlstate{};  ///< five characters, empty when the error is not the server's
+  std::string message{};
+  std::string detail{};
+  std::string hint{};
+  std::string statement{};  ///< the name of the statement that failed, where it was one
 
   /// Nothing was committed and the same whole transaction may succeed if it is run again.
   /// `outcome_unknown` is not among these: what to do then is the caller's knowledge.
   [[nodiscard]] bool retryable() const;
   /// The connection cannot be used again.
   [[nodiscard]] bool connection_is_gone() const;
-  /// One line for logs: message, detail, hint and SQLSTATE where present.
+  /// One line for logs: message, detail, hint, statement and SQLSTATE where present.
   [[nodiscard]] std::string describe() const;
 };
 

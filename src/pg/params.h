@@ -3,29 +3,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "faultline/time.h"
 #include "faultline/uuid.h"
+#include "pg/types.h"
 
 namespace faultline::pg {
 
-/// PostgreSQL type oids that Faultline sends and reads.
-enum class Type : std::uint32_t {
-  boolean = 16, bytea = 17, int8 = 20, int2 = 21, int4 = 23, text = 25, json = 114,
-  float8 = 701, timestamptz = 1184, uuid = 2950, jsonb = 3802,
-  boolean_array = 1000, bytea_array = 1001, int2_array = 1005, int4_array = 1007, text_array = 1009,
-  int8_array = 1016, float8_array = 1022, timestamptz_array = 1185, uuid_array = 2951,
-};
-
-using BytesView = std::span<const std::byte>;
-using Bytes = std::vector<std::byte>;
-
 /// The parameters of one execution, encoded in PostgreSQL's binary format as they are added.
 /// One buffer holds all values, so that a batch of a thousand rows costs a handful of allocations.
+/// A value type; not for use by two threads at once.
 class Params {
  public:
   Params& add(bool value);
@@ -36,9 +26,9 @@ class Params {
   Params& add(std::string_view value);  ///< text
   Params& add(const char* value) { return add(std::string_view{value}); }
   Params& add(const std::string& value) { return add(std::string_view{value}); }
-  Params& add(BytesView value);         ///< bytea
+  Params& add(BytesView value);  ///< bytea
   Params& add(const Uuid& value);
-  Params& add(DatabaseTime value);      ///< timestamptz; time_point::min()/max() are -infinity/infinity
+  Params& add(DatabaseTime value);  ///< timestamptz; time_point::min()/max() are -infinity/infinity
   Params& add_null(Type type);
 
   template <class T>
@@ -55,6 +45,7 @@ class Params {
   Params& push(std::int64_t value);
   Params& push(double value);
   Params& push(std::string_view value);
+  Params& push(const char* value) { return push(std::string_view{value}); }
   Params& push(const std::string& value) { return push(std::string_view{value}); }
   Params& push(BytesView value);
   Params& push(const Uuid& value);
@@ -75,13 +66,30 @@ class Params {
   }
 
   [[nodiscard]] int count() const { return static_cast<int>(types_.size()); }
+  [[nodiscard]] std::size_t bytes() const { return buffer_.size(); }
+
+  /// As libpq takes them. The oids of the types, and for each value its bytes (null for NULL) and length.
+  [[nodiscard]] const std::vector<std::uint32_t>& types() const { return types_; }
+  [[nodiscard]] const char* value(int index) const;
+  [[nodiscard]] int length(int index) const;
 
  private:
-  friend class Connection;
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
   template <class T>
-  static Type type_of();
-  // The implementation's members: types, offsets and lengths of values in one buffer.
+  Params& add_value(Type type, const T& value);
+  template <class T>
+  Params& push_value(Type type, const T& value);
+  void begin_value(Type type);
+  void end_value();
+
   std::vector<std::uint32_t> types_;
+  std::vector<std::size_t> offsets_;  // into buffer_; kNone for NULL
+  std::vector<int> lengths_;
+  std::string buffer_;
+  std::optional<Type> open_array_;  // its element type
+  std::uint32_t open_array_size_ = 0;
+  bool open_array_has_null_ = false;
 };
 
 }  // namespace faultline::pg

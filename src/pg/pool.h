@@ -1,11 +1,19 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <vector>
+
 #include "pg/connection.h"
 
 namespace faultline::pg {
 
 /// A fixed number of connections, opened on demand, with one more reserved for heartbeats so that
-/// a busy pool can never cost a worker its leases. Thread-safe.
+/// a busy pool can never cost a worker its leases. Thread-safe. Outlives what it lends.
 class Pool {
  public:
   struct Options {
@@ -14,15 +22,63 @@ class Pool {
     /// Waits between attempts to connect grow from `backoff_min` to `backoff_max`, with full jitter.
     std::chrono::milliseconds backoff_min{50};
     std::chrono::milliseconds backoff_max{5'000};
+    /// Of the jitter; drawn from the operating system when absent.
+    std::optional<std::mt19937::result_type> jitter_seed{};
   };
   enum class Lane { general, heartbeat };
 
   explicit Pool(Options options);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
 
-  /// A connection for the caller's use; returned to the pool by Lease's destructor, closed if broken
-  /// or left inside a transaction. Connects and reconnects (with jitter) until `deadline`.
+  /// A connection for the caller's use; returned to the pool by Borrowed's destructor, closed if broken
+  /// or left inside a transaction. Connects and reconnects (with jitter) until `deadline`; an error that
+  /// waiting cannot cure, such as a wrong password, is returned at once.
   class Borrowed;
   [[nodiscard]] Expected<Borrowed> acquire(Deadline deadline, Lane lane = Lane::general);
+
+ private:
+  /// Connections that only this lane's callers use. `open` counts idle, lent and connecting ones.
+  struct Reserve {
+    std::size_t limit = 0;
+    std::size_t open = 0;
+    std::vector<Connection> idle;
+    std::condition_variable changed;
+  };
+
+  [[nodiscard]] Reserve& reserve(Lane lane) { return lane == Lane::heartbeat ? heartbeat_ : general_; }
+  /// An idle connection, or none and with it the right to open one.
+  [[nodiscard]] Expected<std::optional<Connection>> take(Reserve& reserve, Deadline deadline);
+  [[nodiscard]] Expected<Connection> connect(Reserve& reserve, Deadline deadline);
+  void give_back(Lane lane, Connection connection) noexcept;
+  void give_up_slot(Reserve& reserve) noexcept;
+
+  const Options options_;
+  std::mutex mutex_;  // guards all below
+  std::mt19937 seeds_;
+  Reserve general_;
+  Reserve heartbeat_;
+};
+
+class Pool::Borrowed {
+ public:
+  Borrowed(Borrowed&& other) noexcept;
+  Borrowed& operator=(Borrowed&& other) noexcept;
+  ~Borrowed();
+
+  [[nodiscard]] Connection& operator*() { return *connection_; }
+  [[nodiscard]] Connection* operator->() { return &*connection_; }
+
+ private:
+  friend class Pool;
+  Borrowed(Pool& pool, Lane lane, Connection connection)
+      : pool_(&pool), lane_(lane), connection_(std::move(connection)) {}
+  void release() noexcept;
+
+  Pool* pool_;
+  Lane lane_;
+  std::optional<Connection> connection_;
 };
 
 }  // namespace faultline::pg

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "faultline/error.h"
+#include "faultline/job.h"
+
+namespace faultline {
+
+struct StoreOptions {
+  std::string database;  ///< a PostgreSQL URL or keyword string
+  std::string application_name = "faultline";
+  std::size_t connections_max = 4;  ///< besides one that is kept for heartbeats
+  /// How long a call may take in all, with retries and reconnects.
+  std::chrono::milliseconds call_timeout{30'000};
+  std::size_t payload_bytes_max = 1'048'576;  ///< of a payload, and of a result
+  std::size_t json_depth_max = 128;
+};
+
+struct ClaimRequest {
+  std::string queue = "default";
+  std::string worker;      ///< a name for people; it need not be unique
+  std::size_t limit = 1;   ///< at most this many jobs, 1 to 1000
+};
+
+struct ProgressReport {
+  Lease lease;
+  double fraction = 0;  ///< 0 to 1
+  std::string note{};
+};
+
+struct Settlement {
+  Lease lease;
+  Outcome outcome;
+};
+
+struct EffectKey {
+  Lease lease;
+  std::string key;
+};
+
+struct EffectResult {
+  Lease lease;
+  std::string key;
+  std::string result;
+};
+
+struct ListRequest {
+  std::optional<std::string> queue{};
+  std::optional<std::string> kind{};
+  std::optional<JobState> state{};
+  std::optional<JobId> before{};  ///< the last id of the page before
+  std::size_t limit = 50;         ///< 1 to 1000
+};
+
+struct SweepReport {
+  std::vector<ExpiredLease> expired;
+  bool more = false;  ///< the sweep was full: there may be more
+};
+
+enum class CancelStatus {
+  cancelled,  ///< it was waiting, and has ended
+  requested,  ///< it is running: it can no longer succeed, and its worker will be told
+  finished,   ///< it had ended before
+  not_found,
+  token_exhausted,
+};
+
+enum class RequeueStatus {
+  requeued,
+  live,  ///< it is waiting or running: there is nothing to requeue
+  not_found,
+  token_exhausted,  ///< its fencing tokens are used up; submit it as a new job
+};
+
+/// The fenced job store. Every verb is a batch, a single job is a batch of one. Every write of a worker
+/// carries its lease; one whose lease is no longer the current one changes nothing, comes back as stale
+/// with the reason, and leaves evidence in the database. All time is the database's.
+///
+/// A verb on leases answers each lease in the order given. The same lease must not stand twice in one
+/// batch. A batch may be of any size; what must be atomic is atomic per job, and per call where a verb
+/// says so. Calls reconnect and retry by themselves where that is safe, until `call_timeout`.
+///
+/// Thread-safe: one store serves a whole process.
+class Store {
+ public:
+  /// Connects, and refuses a database whose schema is not the one that this library speaks.
+  [[nodiscard]] static Expected<Store> open(StoreOptions options);
+
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  ~Store();
+
+  // Producing.
+
+  /// Adds all jobs, or none if one of them is refused. Sent twice after a lost answer, they are added once.
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue(std::span<const NewJob> jobs);
+  [[nodiscard]] Expected<Submission> enqueue(const NewJob& job);
+  /// Adds jobs inside the caller's open transaction, on the caller's libpq connection (a `PGconn*`): they
+  /// exist if and only if that transaction commits.
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection, std::span<const NewJob> jobs);
+  /// Adds jobs from a source until it is empty, in one transaction, by COPY and with flat memory. Jobs with
+  /// idempotency keys are refused here. Returns how many were added.
+  [[nodiscard]] Expected<std::size_t> enqueue_bulk(const std::function<std::optional<NewJob>()>& next);
+
+  // Working.
+
+  [[nodiscard]] Expected<std::vector<ClaimedJob>> claim(const ClaimRequest& request);
+  /// Renews leases, on the connection that is kept for it. `extend` instead of the job's TTL if given.
+  [[nodiscard]] Expected<std::vector<Beat>> heartbeat(
+      std::span<const Lease> leases, std::optional<std::chrono::milliseconds> extend = std::nullopt);
+  [[nodiscard]] Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports);
+  /// Whether leases are still good, at this moment.
+  [[nodiscard]] Expected<std::vector<Verdict>> check(std::span<const Lease> leases);
+  /// Ends attempts. A lost answer is resolved from the ledger; if that cannot be done in time the verdict
+  /// is `unknown`.
+  [[nodiscard]] Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements);
+  /// Settles and claims in one round trip and one commit.
+  struct Exchange {
+    std::vector<Verdict> verdicts;
+    std::vector<ClaimedJob> claimed;
+  };
+  [[nodiscard]] Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request);
+  /// What the ledger says of attempts: the outcome, or nothing if none of theirs was committed.
+  [[nodiscard]] Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases);
+
+  [[nodiscard]] Expected<std::vector<Effect>> begin_effects(std::span<const EffectKey> keys);
+  /// Records results; where one was recorded before, that one comes back.
+  [[nodiscard]] Expected<std::vector<Effect>> record_effects(std::span<const EffectResult> results);
+
+  // Keeping house.
+
+  /// One sweep of the watchdog over up to `claims_max` claims.
+  [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t claims_max = 100);
+  struct PruneReport {
+    std::size_t jobs = 0;
+    std::size_t keys = 0;
+  };
+  /// Retires finished jobs and idempotency keys past their queue's retention, one batch of each.
+  [[nodiscard]] Expected<PruneReport> prune(std::size_t limit = 1'000);
+  /// Folds the counters together; worth doing now and then.
+  [[nodiscard]] Expected<void> fold_counts();
+
+  // Operating.
+
+  [[nodiscard]] Expected<std::vector<CancelStatus>> cancel(std::span<const JobId> jobs, std::string_view who,
+                                                           std::string_view reason);
+  [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs, std::string_view who);
+  /// Makes a queue, or changes what is set.
+  [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
+  [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }
+  [[nodiscard]] Expected<void> resume(std::string_view queue) { return set_paused(queue, false); }
+
+  // Looking.
+
+  [[nodiscard]] Expected<std::optional<Job>> job(JobId id);
+  [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
+  [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
+  [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(std::size_t limit,
+                                                               std::optional<DatabaseTime> before = std::nullopt);
+  [[nodiscard]] Expected<std::vector<Queue>> queues();
+  [[nodiscard]] Expected<std::vector<QueueCounts>> counts(std::optional<std::string> queue = std::nullopt);
+  [[nodiscard]] Expected<DatabaseTime> now();
+
+ private:
+  class Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  [[nodiscard]] Expected<void> set_paused(std::string_view queue, bool paused);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace faultline

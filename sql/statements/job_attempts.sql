@@ -1,0 +1,6 @@
+-- $1 bucket  $2 job
+SELECT l.token, l.lease_id, l.attempt, l.outcome::text, l.state::text, l.worker, l.started_at, l.ended_at, l.error,
+       l.requeues
+  FROM faultline.ledger l
+ WHERE l.bucket = $1::smallint AND l.job_id = $2::uuid
+ ORDER BY l.token

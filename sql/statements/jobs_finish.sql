@@ -1,0 +1,48 @@
+-- Ends attempts that finish their job: success, or a cancellation that the worker carries out. The job
+-- leaves `jobs` and stands, whole, in the ledger: one statement, so both happen or neither.
+--
+-- The fence is in the DELETE: the row goes only if it still carries this token and this lease id and the
+-- lease has not run out. A row that is locked by somebody is waited for and then read again in its
+-- newest version; the time is judged again at the end. What does not come back was refused:
+-- leases_judge says why and keeps the evidence. A job that is to be cancelled cannot succeed any more.
+--
+-- Rows are found by primary key alone. Naming the state here would invite the planner to another index.
+--
+-- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 succeeded (else cancelled)  $6 results  $7 errors
+WITH ended AS (
+    DELETE FROM faultline.jobs j
+     USING unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::boolean[], $6::bytea[], $7::text[])
+           AS mine(id, token, lease_id, succeeded, result, error)
+     WHERE j.bucket = $1::smallint AND j.id = mine.id
+       AND j.token = mine.token AND j.lease_id = mine.lease_id
+       AND j.lease_expires_at > faultline.clock()
+       AND NOT (mine.succeeded AND j.cancel_requested_at IS NOT NULL)
+    RETURNING j.*, mine.succeeded, mine.result, mine.error
+), booked AS (
+    INSERT INTO faultline.ledger (
+           bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
+           error, result, priority, delivery, encoding, attempts_max, lease_ttl_ms, run_max_ms,
+           backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, payload)
+    SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt,
+           CASE WHEN e.succeeded THEN 'succeeded' ELSE 'cancelled' END::faultline.outcome,
+           CASE WHEN e.succeeded THEN 'succeeded' ELSE 'cancelled' END::faultline.job_state,
+           e.requeues, e.queue, e.worker, e.claimed_at, coalesce(e.error, e.cancel_reason), e.result,
+           e.priority, e.delivery, e.encoding, e.attempts_max, e.lease_ttl_ms, e.run_max_ms,
+           e.backoff_base_ms, e.backoff_max_ms, e.run_at, e.created_at, e.kind, e.idempotency_key, e.tags,
+           e.payload
+      FROM ended e
+), keyed AS (
+    -- The idempotency key outlives its job by the queue's setting, counted from now.
+    UPDATE faultline.idempotency_keys k
+       SET expires_at = faultline.clock() + q.key_retention_ms * interval '1 millisecond'
+      FROM ended e
+      JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = e.queue
+     WHERE e.idempotency_key IS NOT NULL
+       AND k.bucket = $1::smallint AND k.queue = e.queue AND k.key = e.idempotency_key AND k.job_id = e.id
+), tallied AS (
+    INSERT INTO faultline.tallies (bucket, queue, running, succeeded, cancelled)
+    SELECT $1::smallint, e.queue, -count(*), count(*) FILTER (WHERE e.succeeded),
+           count(*) FILTER (WHERE NOT e.succeeded)
+      FROM ended e GROUP BY e.queue
+)
+SELECT e.id, (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM ended first) FROM ended e

@@ -1,0 +1,38 @@
+-- Brings finished jobs back from the ledger, where their end stays. If two do it at once, the second
+-- finds the live row, or fails on the ledger's primary key and is run again by the store.
+--
+-- $1 bucket  $2 jobs  $3 who
+WITH last AS MATERIALIZED (
+    SELECT l.*
+      FROM unnest($2::uuid[]) AS mine(id)
+     CROSS JOIN LATERAL (
+           SELECT * FROM faultline.ledger f
+            WHERE f.bucket = $1::smallint AND f.job_id = mine.id
+            ORDER BY f.token DESC LIMIT 1) AS l
+     WHERE l.state IN ('succeeded', 'cancelled')
+), added AS (
+    INSERT INTO faultline.jobs (
+           bucket, id, token, requeues, queue, kind, payload, encoding, priority, attempts_max, lease_ttl_ms,
+           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, created_at, idempotency_key)
+    SELECT $1::smallint, l.job_id, l.token + 1, l.requeues + 1, l.queue, l.kind, l.payload, l.encoding, l.priority,
+           l.attempts_max, l.lease_ttl_ms, l.run_max_ms, l.backoff_base_ms, l.backoff_max_ms, l.delivery, l.tags,
+           l.created_at, l.idempotency_key
+      FROM last l WHERE l.token < 9223372036854775806
+    ON CONFLICT (bucket, id) DO NOTHING
+    RETURNING id, token, requeues, queue, idempotency_key
+), booked AS (
+    INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue, worker)
+    SELECT $1::smallint, a.id, a.token, 0, 'requeued', 'available', a.requeues, a.queue, $3::text FROM added a
+), keyed AS (
+    UPDATE faultline.idempotency_keys k
+       SET expires_at = NULL
+      FROM added a
+     WHERE a.idempotency_key IS NOT NULL
+       AND k.bucket = $1::smallint AND k.queue = a.queue AND k.key = a.idempotency_key AND k.job_id = a.id
+), tallied AS (
+    INSERT INTO faultline.tallies (bucket, queue, available, succeeded, cancelled)
+    SELECT $1::smallint, a.queue, count(*), -count(*) FILTER (WHERE l.state = 'succeeded'),
+           -count(*) FILTER (WHERE l.state = 'cancelled')
+      FROM added a JOIN last l ON l.job_id = a.id GROUP BY a.queue
+)
+SELECT l.job_id, l.token >= 9223372036854775806 AS exhausted FROM last l

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/context.h"
+
+namespace faultline::cli {
+
+using Action = std::function<Expected<Answer>(Context&)>;
+
+/// Each adds one subcommand, and sets `chosen` when it is the one on the command line.
+void add_migrate_command(CLI::App& app, Action& chosen);
+void add_pg_command(CLI::App& app, Action& chosen);
+void add_version_command(CLI::App& app, Action& chosen);
+
+/// Brings the schema up to date; what `faultline migrate` says.
+struct MigrateRequest {
+  bool dry_run = false;
+  int buckets = 1;
+};
+[[nodiscard]] Expected<Answer> migrate(pg::Connection& connection, const MigrateRequest& request);
+
+}  // namespace faultline::cli

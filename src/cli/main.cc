@@ -1,0 +1,99 @@
+// The program `faultline`: reads the command line, runs one subcommand, and says how it went.
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+
+namespace faultline::cli {
+namespace {
+
+int to_int(ExitCode code) { return static_cast<int>(code); }
+
+void add_global_options(CLI::App& app, GlobalOptions& options) {
+  app.add_option("--database", options.database,
+                 "PostgreSQL URL (default: $DATABASE_URL, else a private PostgreSQL)")
+      ->type_name("URL");
+  app.add_option("--data-dir", options.data_dir,
+                 "Directory of the private PostgreSQL (default: " + default_data_dir().string() + ")")
+      ->type_name("DIR");
+  app.add_flag("--json", options.json, "Print one JSON object");
+}
+
+/// The command line could not be read, so whether JSON is wanted is seen in its words.
+bool asks_for_json(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--json"; });
+}
+
+std::string describe(const CLI::ParseError& error, const CLI::App& app) {
+  const auto left_over = app.remaining(true);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && !left_over.empty())
+    return "there is no subcommand \"" + left_over.front() + "\"";
+  return error.what();
+}
+
+/// CLI11 repeats the words it did not understand, and a mistyped --database has a URL beside it.
+std::string without_passwords_of_words(std::string message, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) message = without_passwords_of(argv[i], std::move(message));
+  return message;
+}
+
+int run(const Action& action, const GlobalOptions& options) {
+  const Output output{std::cout, std::cerr, options.json};
+  Context context{options};
+  const InterruptWatcher watcher{[&](int) { context.interrupt(); }};
+  ExitCode code = ExitCode::ok;
+  const auto tell = [&](const Failure& failure) {
+    if (!context.interrupted()) output.print(failure);
+    code = failure.exit_code;
+  };
+  const auto answer = action(context);
+  if (answer) {
+    output.print(*answer);
+  } else {
+    tell(answer.error());
+  }
+  if (const auto closed = context.close(); !closed) tell(closed.error());
+  return to_int(code);
+}
+
+int main(int argc, char** argv) {
+  GlobalOptions options;
+  Action chosen;
+  CLI::App app{"Faultline: a crash-safe job queue on PostgreSQL"};
+  app.name("faultline");
+  app.set_version_flag("--version", "faultline " FAULTLINE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  add_global_options(app, options);
+  add_migrate_command(app, chosen);
+  add_pg_command(app, chosen);
+  add_version_command(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    const Output output{std::cout, std::cerr, asks_for_json(argc, argv)};
+    output.print(Failure{.code = "wrong_usage",
+                         .message = without_passwords_of_words(describe(error, app), argc, argv),
+                         .hint = "see: faultline --help"});
+    return to_int(ExitCode::wrong_usage);
+  }
+  return run(chosen, options);
+}
+
+}  // namespace
+}  // namespace faultline::cli
+
+int main(int argc, char** argv) {
+  try {
+    return faultline::cli::main(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "faultline: " << error.what() << '\n';
+    return 1;
+  }
+}

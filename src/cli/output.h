@@ -1,0 +1,50 @@
+#pragma once
+
+#include <expected>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace faultline::cli {
+
+/// The exit codes of every subcommand.
+enum class ExitCode : int { ok = 0, failure = 1, wrong_usage = 2 };
+
+struct Failure {
+  std::string code;     ///< for machines: stable, snake_case
+  std::string message;  ///< what was wrong
+  std::string hint;     ///< what to do
+  ExitCode exit_code = ExitCode::failure;
+};
+
+template <class T>
+using Expected = std::expected<T, Failure>;
+
+/// What a command has to say: text for people, or one JSON object for machines.
+struct Answer {
+  std::string text;
+  nlohmann::json json;
+};
+
+/// Writes answers to standard output and failures to standard error, in the form that was asked for.
+class Output {
+ public:
+  Output(std::ostream& out, std::ostream& err, bool json) : out_(&out), err_(&err), json_(json) {}
+
+  void print(const Answer& answer) const;
+  void print(const Failure& failure) const;
+
+ private:
+  std::ostream* out_;
+  std::ostream* err_;
+  bool json_;
+};
+
+/// A database URL or keyword string that is fit to be shown: its passwords are replaced by `***`.
+[[nodiscard]] std::string without_passwords(std::string_view dsn);
+/// `text` with every password of `dsn` in it replaced: libpq's messages quote what they were given.
+[[nodiscard]] std::string without_passwords_of(std::string_view dsn, std::string text);
+
+}  // namespace faultline::cli

@@ -1,0 +1,120 @@
+#include "pg/pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pg/backoff.h"
+#include "pg/check.h"
+
+namespace faultline::pg {
+
+Pool::Pool(Options options)
+    : options_(std::move(options)),
+      seeds_(options_.jitter_seed ? *options_.jitter_seed : std::random_device{}()) {
+  check(options_.connections_max > 0, "a pool has at least one connection");
+  general_.limit = options_.connections_max;
+  heartbeat_.limit = 1;
+}
+
+Pool::~Pool() {
+  check(general_.open == general_.idle.size() && heartbeat_.open == heartbeat_.idle.size(),
+        "a pool outlives the connections that it lends");
+}
+
+Expected<Pool::Borrowed> Pool::acquire(Deadline deadline, Lane lane) {
+  Reserve& from = reserve(lane);
+  auto taken = take(from, deadline);
+  if (!taken) return std::unexpected(std::move(taken.error()));
+  if (*taken && (*taken)->alive_while_idle()) return Borrowed{*this, lane, std::move(**taken)};
+  taken->reset();
+  auto connection = connect(from, deadline);
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  return Borrowed{*this, lane, std::move(*connection)};
+}
+
+Expected<std::optional<Connection>> Pool::take(Reserve& reserve, Deadline deadline) {
+  std::unique_lock lock{mutex_};
+  const bool free = reserve.changed.wait_until(
+      lock, deadline, [&] { return !reserve.idle.empty() || reserve.open < reserve.limit; });
+  if (!free) {
+    return std::unexpected(Error{.code = Errc::deadline_exceeded,
+                                 .message = "all connections of the pool were busy until the deadline"});
+  }
+  if (reserve.idle.empty()) {
+    ++reserve.open;
+    return std::nullopt;
+  }
+  std::optional<Connection> connection{std::move(reserve.idle.back())};
+  reserve.idle.pop_back();
+  return connection;
+}
+
+Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
+  std::optional<Backoff> backoff;
+  for (;;) {
+    auto connection = Connection::open(options_.connect, deadline);
+    if (connection) return connection;
+    std::unique_lock lock{mutex_};
+    if (!backoff) backoff.emplace(options_.backoff_min, options_.backoff_max, seeds_());
+    const auto wake = Deadline::clock::now() + backoff->next();
+    if (!connection.error().retryable() || wake >= deadline) {
+      lock.unlock();
+      give_up_slot(reserve);
+      return connection;
+    }
+    // Meanwhile another caller may return a connection that works.
+    if (reserve.changed.wait_until(lock, wake, [&] { return !reserve.idle.empty(); })) {
+      Connection returned = std::move(reserve.idle.back());
+      reserve.idle.pop_back();
+      lock.unlock();
+      give_up_slot(reserve);  // ours, or that of the returned one if it is dead
+      if (returned.alive_while_idle()) return returned;
+    }
+  }
+}
+
+void Pool::give_up_slot(Reserve& reserve) noexcept {
+  {
+    const std::lock_guard lock{mutex_};
+    --reserve.open;
+  }
+  reserve.changed.notify_all();
+}
+
+void Pool::give_back(Lane lane, Connection connection) noexcept {
+  Reserve& to = reserve(lane);
+  if (!connection.usable() || connection.in_transaction()) {
+    {
+      const Connection closed = std::move(connection);
+    }
+    give_up_slot(to);
+    return;
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    to.idle.push_back(std::move(connection));
+  }
+  // All, because some wait for an idle connection and some for the right to open one.
+  to.changed.notify_all();
+}
+
+Pool::Borrowed::Borrowed(Borrowed&& other) noexcept
+    : pool_(other.pool_), lane_(other.lane_), connection_(std::exchange(other.connection_, std::nullopt)) {}
+
+Pool::Borrowed& Pool::Borrowed::operator=(Borrowed&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  pool_ = other.pool_;
+  lane_ = other.lane_;
+  connection_ = std::exchange(other.connection_, std::nullopt);
+  return *this;
+}
+
+Pool::Borrowed::~Borrowed() { release(); }
+
+void Pool::Borrowed::release() noexcept {
+  if (auto connection = std::exchange(connection_, std::nullopt))
+    pool_->give_back(lane_, std::move(*connection));
+}
+
+}  // namespace faultline::pg

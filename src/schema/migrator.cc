@@ -1,0 +1,208 @@
+#include "schema/migrator.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/sha256.h"
+#include "pg/statement.h"
+#include "sql/migrations.h"
+
+namespace faultline::schema {
+namespace {
+
+using pg::Params;
+using pg::Statement;
+
+// Any number that others are unlikely to lock: the migrators of one database take turns on it.
+constexpr std::int64_t kMigratorLock = 0x6661756c746c696e;
+
+constexpr Statement kTakeTurn{"", "SELECT pg_advisory_xact_lock($1::bigint)"};
+constexpr Statement kHasMigrations{"", "SELECT to_regclass('faultline.migrations') IS NOT NULL"};
+constexpr Statement kReadMigrations{"", "SELECT m.version, m.checksum FROM faultline.migrations m ORDER BY m.version"};
+constexpr Statement kSetLocal{"", "SELECT set_config($1::text, $2::text, true)"};
+constexpr Statement kRecord{
+    "", "INSERT INTO faultline.migrations (version, name, checksum) VALUES ($1::integer, $2::text, $3::text)"};
+
+constexpr std::string_view kMigrationsTable =
+    "CREATE SCHEMA IF NOT EXISTS faultline;\n"
+    "CREATE TABLE IF NOT EXISTS faultline.migrations (\n"
+    "    version    integer PRIMARY KEY,\n"
+    "    name       text NOT NULL,\n"
+    "    checksum   text NOT NULL,\n"
+    "    applied_at timestamptz NOT NULL DEFAULT now()\n"
+    ");\n";
+
+std::string checksum(const sql::Migration& migration) {
+  return to_hex(sha256({bytes_of(migration.sql)}));
+}
+
+MigrateError from_database(const pg::Error& error) {
+  MigrateError result{.message = error.describe()};
+  if (error.code == pg::Errc::insufficient_privilege) {
+    result.hint = "migrate as the database's owner or a superuser; the first migration also makes roles";
+  } else if (error.code == pg::Errc::lock_not_available) {
+    result.hint = "somebody holds a table that the migration needs; end long transactions and run it again";
+  } else if (error.code == pg::Errc::read_only) {
+    result.hint = "this is a standby or a read-only session; migrate on the primary";
+  }
+  return result;
+}
+
+/// Version → checksum of what was applied.
+using Applied = std::map<int, std::string>;
+
+pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline) {
+  auto exists = connection.exec(kHasMigrations, {}, deadline);
+  if (!exists) return std::unexpected(std::move(exists.error()));
+  Applied applied;
+  if (!exists->get<bool>(0, 0)) return applied;
+  auto rows = connection.exec(kReadMigrations, {}, deadline);
+  if (!rows) return std::unexpected(std::move(rows.error()));
+  for (int row = 0; row < rows->rows(); ++row) {
+    applied.emplace(rows->get<std::int32_t>(row, 0), rows->get<std::string>(row, 1));
+  }
+  return applied;
+}
+
+std::optional<MigrateError> refuse_unknown(const Applied& applied) {
+  const int newest = applied.empty() ? 0 : applied.rbegin()->first;
+  if (newest > version_of_program()) {
+    return MigrateError{
+        .code = MigrateError::Code::newer_schema,
+        .message = "the database has schema version " + std::to_string(newest) + ", this program speaks version " +
+                   std::to_string(version_of_program()),
+        .hint = "use a newer faultline; an old one does not touch a newer schema"};
+  }
+  for (const sql::Migration& migration : sql::kMigrations) {
+    const auto found = applied.find(migration.version);
+    if (found != applied.end() && found->second != checksum(migration)) {
+      return MigrateError{
+          .code = MigrateError::Code::foreign_schema,
+          .message = "migration " + std::to_string(migration.version) + " (" + std::string{migration.name} +
+                     ") was applied to this database in another version of it",
+          .hint = "the schema was made by another build of faultline; use that build, or another database"};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Applies the next migration that is missing, or none. One transaction.
+pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connection, const MigrateOptions& options,
+                                                         std::optional<MigrateError>& refusal, Deadline deadline) {
+  const auto in_transaction = [&]() -> pg::Expected<std::optional<AppliedMigration>> {
+    // Waiting for another migrator blocks nobody, so it may take as long as the caller waits.
+    if (auto turn = connection.exec(kTakeTurn, Params{}.add(kMigratorLock), deadline); !turn) {
+      return std::unexpected(std::move(turn.error()));
+    }
+    const auto timeout = std::to_string(options.lock_timeout.count());
+    for (const auto& [name, value] : {std::pair{"lock_timeout", timeout},
+                                      std::pair{"faultline.buckets", std::to_string(options.buckets)}}) {
+      if (auto set = connection.exec(kSetLocal, Params{}.add(name).add(value), deadline); !set) {
+        return std::unexpected(std::move(set.error()));
+      }
+    }
+    auto applied = read_applied(connection, deadline);
+    if (!applied) return std::unexpected(std::move(applied.error()));
+    refusal = refuse_unknown(*applied);
+    if (refusal) return std::nullopt;
+    for (const sql::Migration& migration : sql::kMigrations) {
+      if (applied->contains(migration.version)) continue;
+      if (auto table = connection.exec_script(kMigrationsTable, deadline); !table) {
+        return std::unexpected(std::move(table.error()));
+      }
+      if (auto done = connection.exec_script(migration.sql, deadline); !done) {
+        return std::unexpected(std::move(done.error()));
+      }
+      auto recorded = connection.exec(
+          kRecord, Params{}.add(std::int32_t{migration.version}).add(migration.name).add(checksum(migration)), deadline);
+      if (!recorded) return std::unexpected(std::move(recorded.error()));
+      return AppliedMigration{.version = migration.version, .name = std::string{migration.name}};
+    }
+    return std::nullopt;
+  };
+
+  if (auto begun = connection.begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
+  auto result = in_transaction();
+  if (!result || !*result) {
+    connection.rollback(deadline);
+    return result;
+  }
+  if (auto committed = connection.commit(deadline); !committed) return std::unexpected(std::move(committed.error()));
+  return result;
+}
+
+bool worth_another_try(const pg::Error& error) {
+  return error.code == pg::Errc::lock_not_available || error.code == pg::Errc::deadlock_detected ||
+         error.code == pg::Errc::serialization_failure;
+}
+
+std::string dry_run_sql(const Applied& applied) {
+  std::string text;
+  for (const sql::Migration& migration : sql::kMigrations) {
+    if (applied.contains(migration.version)) continue;
+    if (text.empty()) text = kMigrationsTable;
+    const std::string version = std::to_string(migration.version);
+    const std::string name{migration.name};
+    text += "\n-- migration " + version + " " + name + "\nBEGIN;\n" + std::string{migration.sql} + "\n";
+    text += "INSERT INTO faultline.migrations (version, name, checksum) VALUES (" + version + ", '" + name + "', '" +
+            checksum(migration) + "');\nCOMMIT;\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+int version_of_program() { return static_cast<int>(sql::kMigrations.size()); }
+
+std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, const MigrateOptions& options,
+                                                   Deadline deadline) {
+  if (options.buckets < 1 || options.buckets > 4096) {
+    return std::unexpected(MigrateError{.code = MigrateError::Code::usage,
+                                        .message = std::to_string(options.buckets) + " buckets cannot be",
+                                        .hint = "a schema has 1 to 4096 buckets; a single server needs 1"});
+  }
+  auto applied = read_applied(connection, deadline);
+  if (!applied) return std::unexpected(from_database(applied.error()));
+  if (auto refusal = refuse_unknown(*applied)) return std::unexpected(std::move(*refusal));
+
+  MigrateReport report{.version_before = static_cast<int>(applied->size())};
+  if (options.dry_run) {
+    report.version_after = report.version_before;
+    report.sql = dry_run_sql(*applied);
+    for (const sql::Migration& migration : sql::kMigrations) {
+      if (!applied->contains(migration.version)) {
+        report.applied.push_back({.version = migration.version, .name = std::string{migration.name}});
+      }
+    }
+    return report;
+  }
+
+  std::optional<MigrateError> refusal;
+  for (;;) {
+    auto next = apply_next(connection, options, refusal, deadline);
+    // A table in use is waited for in short turns, so that the waiting migration holds up nobody.
+    if (!next && worth_another_try(next.error()) && Deadline::clock::now() < deadline) continue;
+    if (!next) return std::unexpected(from_database(next.error()));
+    if (refusal) return std::unexpected(std::move(*refusal));
+    if (!*next) break;
+    report.applied.push_back(std::move(**next));
+  }
+  report.version_after = version_of_program();
+  return report;
+}
+
+std::expected<void, MigrateError> check(pg::Connection& connection, Deadline deadline) {
+  auto applied = read_applied(connection, deadline);
+  if (!applied) return std::unexpected(from_database(applied.error()));
+  if (auto refusal = refuse_unknown(*applied)) return std::unexpected(std::move(*refusal));
+  if (static_cast<int>(applied->size()) == version_of_program()) return {};
+  return std::unexpected(MigrateError{
+      .code = MigrateError::Code::older_schema,
+      .message = applied->empty() ? std::string{"the database has no Faultline schema"}
+                                  : "the database has schema version " + std::to_string(applied->size()) +
+                                        ", this program needs version " + std::to_string(version_of_program()),
+      .hint = "run `faultline migrate` on it"});
+}
+
+}  // namespace faultline::schema

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <string>
+#include <vector>
+
+#include "faultline/time.h"
+#include "pg/connection.h"
+
+namespace faultline::schema {
+
+struct MigrateOptions {
+  /// Report what would be applied, with its SQL, and change nothing.
+  bool dry_run = false;
+  /// How many buckets a new schema gets. Fixed from then on: 1 on a single server, 64 or more on a cluster.
+  int buckets = 1;
+  /// How long one migration may wait for a table that others use, before it steps back and tries again:
+  /// a migration that queues for a lock makes everybody behind it wait.
+  std::chrono::milliseconds lock_timeout{2'000};
+};
+
+struct AppliedMigration {
+  int version = 0;
+  std::string name;
+};
+
+struct MigrateReport {
+  int version_before = 0;
+  int version_after = 0;
+  std::vector<AppliedMigration> applied;
+  std::string sql;  ///< of a dry run: what it would execute
+};
+
+struct MigrateError {
+  enum class Code {
+    newer_schema,    ///< the database is ahead of this program
+    older_schema,    ///< the database is behind this program and was not to be changed
+    foreign_schema,  ///< a migration was applied that differs from this program's
+    usage,           ///< options that cannot be
+    database,        ///< the database said no
+  };
+  Code code = Code::database;
+  std::string message;
+  std::string hint;
+
+  [[nodiscard]] std::string describe() const { return hint.empty() ? message : message + ": " + hint; }
+};
+
+/// The version that this program speaks.
+[[nodiscard]] int version_of_program();
+
+/// Brings the database to the version of this program, each migration in a transaction of its own.
+/// Any number of migrators may run at the same time: one works, the others wait and find it done.
+[[nodiscard]] std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection,
+                                                                 const MigrateOptions& options, Deadline deadline);
+
+/// Refuses a database whose schema is not the one that this program speaks, and says what to do.
+[[nodiscard]] std::expected<void, MigrateError> check(pg::Connection& connection, Deadline deadline);
+
+}  // namespace faultline::schema

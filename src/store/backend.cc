@@ -1,0 +1,138 @@
+#include "store/backend.h"
+
+#include "pg/retry.h"
+#include "schema/migrator.h"
+#include "sql/statements.h"
+
+namespace faultline::store {
+namespace {
+
+/// How every statement of the store is planned: by the shape of its text and the schema's indexes, never
+/// by what ANALYZE last thought of the tables. A plan that was made on an empty queue must be right on a
+/// full one.
+std::vector<std::pair<std::string, std::string>> plan_settings() {
+  return {{"plan_cache_mode", "force_generic_plan"},
+          {"enable_seqscan", "off"},
+          {"enable_bitmapscan", "off"},
+          {"enable_hashjoin", "off"},
+          {"enable_mergejoin", "off"},
+          {"jit", "off"},
+          // What was acknowledged is on disk, whatever the database's default is: a claim that a crash
+          // forgets would give its token out a second time.
+          {"synchronous_commit", "on"},
+          {"idle_in_transaction_session_timeout", "60s"}};
+}
+
+}  // namespace
+
+Error translate(const pg::Error& error) {
+  Error result{.message = error.describe()};
+  switch (error.code) {
+    case pg::Errc::cannot_connect:
+      result.code = ErrorCode::unavailable;
+      result.hint = "check that PostgreSQL runs and that the database URL is right";
+      break;
+    case pg::Errc::connection_lost:
+    case pg::Errc::deadline_exceeded:
+    case pg::Errc::serialization_failure:
+    case pg::Errc::deadlock_detected:
+    case pg::Errc::lock_not_available:
+    case pg::Errc::query_canceled:
+    case pg::Errc::out_of_resources:
+      result.code = ErrorCode::unavailable;
+      result.hint = "nothing was changed; try again";
+      break;
+    case pg::Errc::outcome_unknown:
+      result.code = ErrorCode::outcome_unknown;
+      result.hint = "it may have been committed; look before you repeat it";
+      break;
+    case pg::Errc::read_only:
+      result.code = ErrorCode::unavailable;
+      result.hint = "this is a standby or a read-only session; connect to the primary";
+      break;
+    case pg::Errc::insufficient_privilege:
+      result.code = ErrorCode::permission_denied;
+      result.hint = "grant the role faultline_producer, faultline_worker or faultline_owner";
+      break;
+    case pg::Errc::undefined_object:
+      result.code = ErrorCode::wrong_schema;
+      result.hint = "run `faultline migrate` on the database";
+      break;
+    default:
+      break;
+  }
+  return result;
+}
+
+Error unknown_queue(std::string_view queue) {
+  return {.code = ErrorCode::unknown_queue,
+          .message = "there is no queue \"" + std::string{queue} + "\"",
+          .hint = "make it first, or check the name"};
+}
+
+Backend::Backend(const StoreOptions& options, pg::Pool::Options pool) : options_(options), pool_(std::move(pool)) {}
+
+Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
+  pg::Pool::Options pool;
+  pool.connect = {.dsn = options.database, .application_name = options.application_name, .settings = plan_settings()};
+  pool.connections_max = std::max<std::size_t>(options.connections_max, 1);
+  std::unique_ptr<Backend> backend{new Backend(options, std::move(pool))};
+  const Deadline deadline = backend->deadline();
+
+  auto connection = backend->acquire(deadline);
+  if (!connection) return std::unexpected(translate(connection.error()));
+  if (auto checked = schema::check(**connection, deadline); !checked) {
+    const bool broken = checked.error().code == schema::MigrateError::Code::database;
+    return std::unexpected(Error{.code = broken ? ErrorCode::unavailable : ErrorCode::wrong_schema,
+                                 .message = std::move(checked.error().message),
+                                 .hint = std::move(checked.error().hint)});
+  }
+  auto meta = (*connection)->exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline);
+  if (!meta) return std::unexpected(translate(meta.error()));
+  backend->buckets_ = static_cast<int>(meta->get<std::int64_t>(0, 0));
+  return backend;
+}
+
+pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline, Lane lane) {
+  return pg::with_retry(deadline, {}, [&]() -> pg::Expected<std::vector<pg::Result>> {
+    auto connection = pool_.acquire(deadline, lane);
+    if (!connection) return std::unexpected(std::move(connection.error()));
+    return (*connection)->run(unit, deadline);
+  });
+}
+
+Expected<std::vector<pg::Result>> Backend::run(const pg::Unit& unit, Deadline deadline, Lane lane) {
+  for (;;) {
+    auto results = try_run(unit, deadline, lane);
+    if (results) return std::move(*results);
+    if (results.error().code != pg::Errc::outcome_unknown || Deadline::clock::now() >= deadline) {
+      return std::unexpected(translate(results.error()));
+    }
+  }
+}
+
+Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params params, Deadline deadline) {
+  auto results = run(pg::Unit{}.add(statement, std::move(params)), deadline);
+  if (!results) return std::unexpected(std::move(results.error()));
+  return std::move(results->front());
+}
+
+std::optional<Error> Backend::check_queue_exists(std::string_view queue, Deadline deadline) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (queues_.contains(queue)) return std::nullopt;
+  }
+  auto rows = run(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
+  if (!rows) return std::move(rows.error());
+  const std::lock_guard lock{mutex_};
+  for (int row = 0; row < rows->rows(); ++row) queues_.insert(rows->get<std::string>(row, 0));
+  if (queues_.contains(queue)) return std::nullopt;
+  return unknown_queue(queue);
+}
+
+void Backend::remember_queue(std::string_view queue) {
+  const std::lock_guard lock{mutex_};
+  queues_.emplace(queue);
+}
+
+}  // namespace faultline::store

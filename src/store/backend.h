@@ -1,0 +1,57 @@
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "faultline/store.h"
+#include "pg/pool.h"
+#include "store/validate.h"
+
+namespace faultline::store {
+
+/// What all verbs share: the pool, the limits, the number of buckets, the queues that are known to exist.
+/// Thread-safe.
+class Backend {
+ public:
+  using Lane = pg::Pool::Lane;
+
+  [[nodiscard]] static Expected<std::unique_ptr<Backend>> open(const StoreOptions& options);
+
+  /// When a call that begins now gives up.
+  [[nodiscard]] Deadline deadline() const { return Deadline::clock::now() + options_.call_timeout; }
+  [[nodiscard]] Limits limits() const {
+    return {.payload_bytes_max = options_.payload_bytes_max, .json_depth_max = options_.json_depth_max};
+  }
+  [[nodiscard]] int buckets() const { return buckets_; }
+
+  /// Runs a unit, again after errors that left nothing behind. `outcome_unknown` comes back as it is.
+  [[nodiscard]] pg::Expected<std::vector<pg::Result>> try_run(const pg::Unit& unit, Deadline deadline,
+                                                              Lane lane = Lane::general);
+  /// The same for a unit that may as well be done twice: an unknown outcome, too, is run again.
+  [[nodiscard]] Expected<std::vector<pg::Result>> run(const pg::Unit& unit, Deadline deadline,
+                                                      Lane lane = Lane::general);
+  [[nodiscard]] Expected<pg::Result> run(const pg::Statement& statement, pg::Params params, Deadline deadline);
+
+  [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) { return pool_.acquire(deadline); }
+
+  /// Queues are never dropped, so one that was seen once is there for good.
+  [[nodiscard]] std::optional<Error> check_queue_exists(std::string_view queue, Deadline deadline);
+  void remember_queue(std::string_view queue);
+
+ private:
+  Backend(const StoreOptions& options, pg::Pool::Options pool);
+
+  StoreOptions options_;
+  pg::Pool pool_;
+  int buckets_ = 1;
+  std::mutex mutex_;
+  std::set<std::string, std::less<>> queues_;  // guarded by mutex_
+};
+
+/// The database's error as a caller of the store reacts to it.
+[[nodiscard]] Error translate(const pg::Error& error);
+[[nodiscard]] Error unknown_queue(std::string_view queue);
+
+}  // namespace faultline::store

@@ -1,0 +1,121 @@
+#include "store/claim.h"
+
+#include "sql/statements.h"
+
+namespace faultline::store {
+namespace {
+
+// The columns of jobs_claim.
+enum Column : int {
+  kPaused, kCapped, kId, kToken, kAttempt, kAttemptsMax, kPriority, kRunAt, kCreatedAt, kClaimedAt, kLeaseExpiresAt,
+  kLeaseTtlMs, kRunMaxMs, kRequeues, kIsBytes, kKind, kPayload, kTags,
+};
+
+ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg::Result& rows, int row) {
+  ClaimedJob job;
+  job.lease = {.job = JobId{rows.get<Uuid>(row, kId)},
+               .token = FenceToken{rows.get<std::int64_t>(row, kToken)},
+               .lease_id = lease_id,
+               .worker = request.worker};
+  job.lease_expires_at = rows.get<DatabaseTime>(row, kLeaseExpiresAt);
+  job.lease_ttl = std::chrono::milliseconds{rows.get<std::int64_t>(row, kLeaseTtlMs)};
+  job.queue = request.queue;
+  job.kind = rows.get<std::string>(row, kKind);
+  const pg::BytesView payload = rows.get<pg::BytesView>(row, kPayload);
+  job.payload.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
+  job.encoding = rows.get<bool>(row, kIsBytes) ? Encoding::bytes : Encoding::json;
+  job.priority = static_cast<int>(rows.get<std::int64_t>(row, kPriority));
+  job.attempt = static_cast<int>(rows.get<std::int64_t>(row, kAttempt));
+  job.attempts_max = static_cast<int>(rows.get<std::int64_t>(row, kAttemptsMax));
+  job.requeues = static_cast<int>(rows.get<std::int64_t>(row, kRequeues));
+  job.run_at = rows.get<DatabaseTime>(row, kRunAt);
+  job.created_at = rows.get<DatabaseTime>(row, kCreatedAt);
+  if (const auto run_max = rows.get<std::optional<std::int64_t>>(row, kRunMaxMs)) {
+    job.run_max = std::chrono::milliseconds{*run_max};
+  }
+  if (!rows.is_null(row, kTags)) job.tags = rows.get<std::vector<std::string>>(row, kTags);
+  return job;
+}
+
+}  // namespace
+
+Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, pg::Unit& unit) {
+  Step step{.bucket = bucket, .limit = limit, .lease_id = Uuid::random()};
+  step.begun = ClaimCursor::Clock::now();
+  step.look = cursor_.next_look(request.queue, bucket, step.begun);
+  if (step.look.queue_is_capped) {
+    unit.add(sql::kQueuesLock, pg::Params{}.add(bucket).add(request.queue));
+    ++step.statements;
+  }
+  pg::Params params;
+  params.add(bucket).add(request.queue).add(request.worker).add(step.lease_id).add(static_cast<std::int64_t>(limit));
+  params.begin_array(pg::Type::int2);
+  for (int priority = 0; priority < kPriorities; ++priority) params.push(static_cast<std::int16_t>(priority));
+  params.end_array();
+  params.add_array(pg::Type::timestamptz, step.look.since, [](const auto& since) { return since.run_at; });
+  params.add_array(pg::Type::uuid, step.look.since, [](const auto& since) { return since.id; });
+  params.add(step.look.queue_is_capped);
+  unit.add(sql::kJobsClaim, std::move(params));
+  ++step.statements;
+  return step;
+}
+
+Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step, const pg::Result& result,
+                                         std::vector<ClaimedJob>& jobs) {
+  if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
+  const bool capped = result.get<bool>(0, kCapped);
+  const std::size_t first_job = jobs.size();
+  for (int row = 0; row < result.rows(); ++row) {
+    if (!result.is_null(row, kId)) jobs.push_back(read_job(request, step.lease_id, result, row));
+  }
+  if (capped != step.look.queue_is_capped) {
+    cursor_.set_capped(request.queue, step.bucket, capped);
+    // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
+    if (capped && !result.get<bool>(0, kPaused)) return Next::look_again;
+  }
+  const bool full = jobs.size() - first_job == step.limit;
+  const bool again = cursor_.found(request.queue, step.bucket, step.look, jobs, first_job, full, step.begun,
+                                   ClaimCursor::Clock::now());
+  return again ? Next::look_again : Next::done;
+}
+
+Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& request, std::vector<ClaimedJob>& jobs,
+                                  Deadline deadline) {
+  for (;;) {
+    pg::Unit unit;
+    const Step step = add_step(request, bucket, request.limit - jobs.size(), unit);
+    // If the answer is lost, the jobs that it named are nobody's until their leases run out.
+    auto results = backend_.run(unit, deadline);
+    if (!results) return std::unexpected(std::move(results.error()));
+    auto next = read_step(request, step, results->back(), jobs);
+    if (!next) return std::unexpected(std::move(next.error()));
+    if (*next == Next::done || jobs.size() == request.limit) return {};
+  }
+}
+
+Expected<void> Claims::claim_from_buckets(const ClaimRequest& request, std::vector<ClaimedJob>& jobs,
+                                          Deadline deadline) {
+  // Every call begins at another bucket, so that none is always last.
+  const unsigned first = turn_.fetch_add(1, std::memory_order_relaxed);
+  for (int i = 0; i < backend_.buckets() && jobs.size() < request.limit; ++i) {
+    const auto bucket = static_cast<std::int16_t>((first + static_cast<unsigned>(i)) %
+                                                  static_cast<unsigned>(backend_.buckets()));
+    if (auto claimed = claim_from(bucket, request, jobs, deadline); !claimed) {
+      // What other buckets gave is in hand and leased: it must reach the worker.
+      if (!jobs.empty()) return {};
+      return claimed;
+    }
+  }
+  return {};
+}
+
+Expected<std::vector<ClaimedJob>> Claims::claim(const ClaimRequest& request, Deadline deadline) {
+  if (auto problem = check_claim(request)) return std::unexpected(std::move(*problem));
+  std::vector<ClaimedJob> jobs;
+  if (auto claimed = claim_from_buckets(request, jobs, deadline); !claimed) {
+    return std::unexpected(std::move(claimed.error()));
+  }
+  return jobs;
+}
+
+}  // namespace faultline::store

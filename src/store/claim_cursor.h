@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "faultline/job.h"
+
+namespace faultline::store {
+
+inline constexpr int kPriorities = 10;
+
+/// Where claims begin to look. Jobs that were taken long ago leave entries in the index that a long-held
+/// snapshot keeps alive, and every claim from the beginning would walk over all of them. So a claim begins
+/// behind the last job that was found, as long as claims come back full.
+///
+/// A job may still turn up in front of that place: its transaction committed late, or it was released, or
+/// scheduled for the past. So claims look from the beginning whenever one comes back short, and at least
+/// every second or so. Where that look is slow, it is made seldom enough to cost a twentieth of the time.
+///
+/// All of this decides only when a job is found, never whether it may be taken. Thread-safe.
+class ClaimCursor {
+ public:
+  struct Position {
+    DatabaseTime run_at = DatabaseTime::min();
+    Uuid id{};
+
+    friend auto operator<=>(const Position&, const Position&) = default;
+  };
+  struct Look {
+    bool from_the_beginning = true;
+    bool queue_is_capped = false;
+    std::array<Position, kPriorities> since{};
+  };
+  using Clock = std::chrono::steady_clock;
+
+  /// The next look at a queue in a bucket.
+  [[nodiscard]] Look next_look(const std::string& queue, std::int16_t bucket, Clock::time_point now);
+  /// What a look found. True: it came back short and did not begin at the beginning, so look again.
+  [[nodiscard]] bool found(const std::string& queue, std::int16_t bucket, const Look& look,
+                           const std::vector<ClaimedJob>& jobs, std::size_t first_job, bool full,
+                           Clock::time_point begun, Clock::time_point now);
+  void set_capped(const std::string& queue, std::int16_t bucket, bool capped);
+
+ private:
+  struct Track {
+    std::array<Position, kPriorities> since{};
+    bool busy = false;  ///< the last claim came back full
+    bool capped = false;
+    Clock::time_point full_look_due{};
+    Clock::time_point full_look_allowed{};
+  };
+
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::int16_t>, Track> tracks_;  // guarded by mutex_
+};
+
+}  // namespace faultline::store

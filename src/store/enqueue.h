@@ -1,0 +1,16 @@
+#pragma once
+
+#include "store/backend.h"
+
+namespace faultline::store {
+
+[[nodiscard]] Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs,
+                                                        Deadline deadline);
+/// Inside the transaction that is open on a connection of the caller's.
+[[nodiscard]] Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& connection,
+                                                           std::span<const NewJob> jobs, Deadline deadline);
+[[nodiscard]] Expected<std::size_t> enqueue_bulk(Backend& backend,
+                                                 const std::function<std::optional<NewJob>()>& next,
+                                                 Deadline deadline);
+
+}  // namespace faultline::store

@@ -1,0 +1,115 @@
+#include "store/operate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sql/statements.h"
+
+namespace faultline::store {
+namespace {
+
+/// Job ids by bucket. An id whose bucket does not exist here names no job.
+std::map<std::int16_t, std::vector<JobId>> by_bucket(const Backend& backend, std::span<const JobId> jobs) {
+  std::map<std::int16_t, std::vector<JobId>> groups;
+  for (const JobId& job : jobs) {
+    if (job.bucket() >= 0 && job.bucket() < backend.buckets()) groups[job.bucket()].push_back(job);
+  }
+  return groups;
+}
+
+pg::Params id_params(std::int16_t bucket, const std::vector<JobId>& jobs) {
+  pg::Params params;
+  params.add(bucket).add_array(pg::Type::uuid, jobs, [](const JobId& job) { return job.value; });
+  return params;
+}
+
+template <class Status>
+std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, Status>& found, Status otherwise) {
+  std::vector<Status> statuses;
+  statuses.reserve(jobs.size());
+  for (const JobId& job : jobs) {
+    const auto it = found.find(job);
+    statuses.push_back(it == found.end() ? otherwise : it->second);
+  }
+  return statuses;
+}
+
+}  // namespace
+
+Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const JobId> jobs, std::string_view who,
+                                           std::string_view reason, Deadline deadline) {
+  if (auto problem = check_name("name of who cancels", who)) return std::unexpected(std::move(*problem));
+  std::map<JobId, CancelStatus> found;
+  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
+    pg::Unit unit;
+    unit.add(sql::kJobsCancel, id_params(bucket, ids).add(who).add(storable_text(reason)));
+    unit.add(sql::kJobsKnown, id_params(bucket, ids));
+    auto results = backend.run(unit, deadline);
+    if (!results) return std::unexpected(std::move(results.error()));
+    const pg::Result& known = results->back();
+    for (int row = 0; row < known.rows(); ++row) found[JobId{known.get<Uuid>(row, 0)}] = CancelStatus::finished;
+    const pg::Result& live = results->front();
+    for (int row = 0; row < live.rows(); ++row) {
+      found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 2)   ? CancelStatus::token_exhausted
+                                             : live.get<bool>(row, 1) ? CancelStatus::requested
+                                                                      : CancelStatus::cancelled;
+    }
+  }
+  return in_order(jobs, found, CancelStatus::not_found);
+}
+
+Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs, std::string_view who,
+                                             Deadline deadline) {
+  if (auto problem = check_name("name of who requeues", who)) return std::unexpected(std::move(*problem));
+  std::map<JobId, RequeueStatus> found;
+  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
+    pg::Unit unit;
+    unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
+    unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
+    auto results = backend.try_run(unit, deadline);
+    // Two requeues of one finished job at once: the ledger lets one through, the other looks again.
+    while (!results && Deadline::clock::now() < deadline &&
+           (results.error().code == pg::Errc::unique_violation || results.error().code == pg::Errc::outcome_unknown)) {
+      results = backend.try_run(unit, deadline);
+    }
+    if (!results) return std::unexpected(translate(results.error()));
+    const pg::Result& finished = results->back();
+    for (int row = 0; row < finished.rows(); ++row) {
+      found[JobId{finished.get<Uuid>(row, 0)}] =
+          finished.get<bool>(row, 1) ? RequeueStatus::token_exhausted : RequeueStatus::requeued;
+    }
+    const pg::Result& live = results->front();
+    for (int row = 0; row < live.rows(); ++row) {
+      found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 1)   ? RequeueStatus::live
+                                             : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
+                                                                      : RequeueStatus::requeued;
+    }
+  }
+  return in_order(jobs, found, RequeueStatus::not_found);
+}
+
+Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings, Deadline deadline) {
+  if (auto problem = check_queue(name, settings)) return std::unexpected(std::move(*problem));
+  const auto ms32 = [](const std::optional<std::chrono::milliseconds>& value) -> std::optional<std::int32_t> {
+    return value ? std::optional{static_cast<std::int32_t>(value->count())} : std::nullopt;
+  };
+  const auto ms64 = [](const std::optional<std::chrono::milliseconds>& value) -> std::optional<std::int64_t> {
+    return value ? std::optional<std::int64_t>{value->count()} : std::nullopt;
+  };
+  // Every bucket has its own row, so that a claim finds it where its jobs are.
+  pg::Unit unit;
+  for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
+    pg::Params params;
+    params.add(static_cast<std::int16_t>(bucket)).add(name).add(settings.paused);
+    params.add(std::optional<std::int32_t>{settings.running_max}).add(ms32(settings.lease_ttl));
+    params.add(std::optional<std::int32_t>{settings.attempts_max});
+    params.add(ms32(settings.backoff_base)).add(ms32(settings.backoff_max));
+    params.add(ms64(settings.retention)).add(ms64(settings.key_retention));
+    unit.add(sql::kQueuesSet, std::move(params));
+  }
+  if (auto set = backend.run(unit, deadline); !set) return std::unexpected(std::move(set.error()));
+  backend.remember_queue(name);
+  return {};
+}
+
+}  // namespace faultline::store

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "store/backend.h"
+
+namespace faultline::store {
+
+[[nodiscard]] Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const JobId> jobs,
+                                                         std::string_view who, std::string_view reason,
+                                                         Deadline deadline);
+[[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs,
+                                                           std::string_view who, Deadline deadline);
+[[nodiscard]] Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,
+                                       Deadline deadline);
+
+}  // namespace faultline::store

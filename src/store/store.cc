@@ -1,0 +1,146 @@
+#include "faultline/store.h"
+
+#include "store/backend.h"
+#include "store/claim.h"
+#include "store/effects.h"
+#include "store/enqueue.h"
+#include "store/keep.h"
+#include "store/look.h"
+#include "store/operate.h"
+#include "store/settle.h"
+
+namespace faultline {
+
+class Store::Impl {
+ public:
+  explicit Impl(std::unique_ptr<store::Backend> opened) : backend(std::move(opened)), claims(*backend) {}
+
+  std::unique_ptr<store::Backend> backend;
+  store::Claims claims;
+};
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+
+Expected<Store> Store::open(StoreOptions options) {
+  auto backend = store::Backend::open(options);
+  if (!backend) return std::unexpected(std::move(backend.error()));
+  return Store{std::make_unique<Impl>(std::move(*backend))};
+}
+
+Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
+  return store::enqueue(*impl_->backend, jobs, impl_->backend->deadline());
+}
+
+Expected<Submission> Store::enqueue(const NewJob& job) {
+  auto submissions = enqueue(std::span{&job, 1});
+  if (!submissions) return std::unexpected(std::move(submissions.error()));
+  return submissions->front();
+}
+
+Expected<std::vector<Submission>> Store::enqueue_in(void* pg_connection, std::span<const NewJob> jobs) {
+  pg::Connection connection = pg::Connection::borrow(static_cast<pg_conn*>(pg_connection));
+  return store::enqueue_in(*impl_->backend, connection, jobs, impl_->backend->deadline());
+}
+
+Expected<std::size_t> Store::enqueue_bulk(const std::function<std::optional<NewJob>()>& next) {
+  // A million jobs take as long as they take: the stream, not the clock, says when it is over.
+  return store::enqueue_bulk(*impl_->backend, next, Deadline::max());
+}
+
+Expected<std::vector<ClaimedJob>> Store::claim(const ClaimRequest& request) {
+  return impl_->claims.claim(request, impl_->backend->deadline());
+}
+
+Expected<std::vector<Beat>> Store::heartbeat(std::span<const Lease> leases,
+                                             std::optional<std::chrono::milliseconds> extend) {
+  return store::heartbeat(*impl_->backend, leases, extend, impl_->backend->deadline());
+}
+
+Expected<std::vector<Verdict>> Store::progress(std::span<const ProgressReport> reports) {
+  return store::progress(*impl_->backend, reports, impl_->backend->deadline());
+}
+
+Expected<std::vector<Verdict>> Store::check(std::span<const Lease> leases) {
+  return store::check(*impl_->backend, leases, impl_->backend->deadline());
+}
+
+Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements) {
+  return store::settle(*impl_->backend, settlements, impl_->backend->deadline());
+}
+
+Expected<Store::Exchange> Store::exchange(std::span<const Settlement> settlements, const ClaimRequest& request) {
+  return store::exchange(*impl_->backend, impl_->claims, settlements, request, impl_->backend->deadline());
+}
+
+Expected<std::vector<std::optional<Outcome::Kind>>> Store::resolve(std::span<const Lease> leases) {
+  return store::resolve(*impl_->backend, leases, impl_->backend->deadline());
+}
+
+Expected<std::vector<Effect>> Store::begin_effects(std::span<const EffectKey> keys) {
+  return store::begin_effects(*impl_->backend, keys, impl_->backend->deadline());
+}
+
+Expected<std::vector<Effect>> Store::record_effects(std::span<const EffectResult> results) {
+  return store::record_effects(*impl_->backend, results, impl_->backend->deadline());
+}
+
+Expected<SweepReport> Store::expire_leases(std::size_t claims_max) {
+  return store::expire_leases(*impl_->backend, claims_max, impl_->backend->deadline());
+}
+
+Expected<Store::PruneReport> Store::prune(std::size_t limit) {
+  return store::prune(*impl_->backend, limit, impl_->backend->deadline());
+}
+
+Expected<void> Store::fold_counts() { return store::fold_counts(*impl_->backend, impl_->backend->deadline()); }
+
+Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, std::string_view who,
+                                                  std::string_view reason) {
+  return store::cancel(*impl_->backend, jobs, who, reason, impl_->backend->deadline());
+}
+
+Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who) {
+  return store::requeue(*impl_->backend, jobs, who, impl_->backend->deadline());
+}
+
+Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {
+  return store::set_queue(*impl_->backend, name, settings, impl_->backend->deadline());
+}
+
+Expected<void> Store::set_paused(std::string_view queue, bool paused) {
+  const Deadline deadline = impl_->backend->deadline();
+  if (auto problem = store::check_name("queue", queue)) return std::unexpected(std::move(*problem));
+  if (auto problem = impl_->backend->check_queue_exists(queue, deadline)) return std::unexpected(std::move(*problem));
+  return store::set_queue(*impl_->backend, queue, {.paused = paused}, deadline);
+}
+
+Expected<std::optional<Job>> Store::job(JobId id) {
+  return store::find_job(*impl_->backend, id, impl_->backend->deadline());
+}
+
+Expected<std::optional<JobHistory>> Store::history(JobId id) {
+  return store::find_history(*impl_->backend, id, impl_->backend->deadline());
+}
+
+Expected<std::vector<JobSummary>> Store::list(const ListRequest& request) {
+  return store::list_jobs(*impl_->backend, request, impl_->backend->deadline());
+}
+
+Expected<std::vector<StaleWrite>> Store::stale_writes(std::size_t limit, std::optional<DatabaseTime> before) {
+  return store::list_stale_writes(*impl_->backend, limit, before, impl_->backend->deadline());
+}
+
+Expected<std::vector<Queue>> Store::queues() {
+  return store::list_queues(*impl_->backend, impl_->backend->deadline());
+}
+
+Expected<std::vector<QueueCounts>> Store::counts(std::optional<std::string> queue) {
+  return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline());
+}
+
+Expected<DatabaseTime> Store::now() { return store::database_time(*impl_->backend, impl_->backend->deadline()); }
+
+}  // namespace faultline

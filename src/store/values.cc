@@ -1,0 +1,97 @@
+// The words of the public values.
+
+#include <array>
+#include <utility>
+
+#include "faultline/error.h"
+#include "faultline/job.h"
+
+namespace faultline {
+namespace {
+
+template <class T, std::size_t N>
+std::string_view word_of(const std::array<std::pair<T, std::string_view>, N>& words, T value) {
+  for (const auto& [known, word] : words) {
+    if (known == value) return word;
+  }
+  return "?";
+}
+
+template <class T, std::size_t N>
+std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& words, std::string_view text) {
+  for (const auto& [value, word] : words) {
+    if (word == text) return value;
+  }
+  return std::nullopt;
+}
+
+constexpr std::array kStates = {
+    std::pair{JobState::scheduled, std::string_view{"scheduled"}},
+    std::pair{JobState::available, std::string_view{"available"}},
+    std::pair{JobState::running, std::string_view{"running"}},
+    std::pair{JobState::held, std::string_view{"held"}},
+    std::pair{JobState::dead, std::string_view{"dead"}},
+    std::pair{JobState::succeeded, std::string_view{"succeeded"}},
+    std::pair{JobState::cancelled, std::string_view{"cancelled"}},
+};
+
+constexpr std::array kDeliveries = {
+    std::pair{Delivery::at_least_once, std::string_view{"at_least_once"}},
+    std::pair{Delivery::at_most_once, std::string_view{"at_most_once"}},
+    std::pair{Delivery::hold, std::string_view{"hold"}},
+};
+
+constexpr std::array kOutcomes = {
+    std::pair{Outcome::Kind::succeeded, std::string_view{"succeeded"}},
+    std::pair{Outcome::Kind::failed, std::string_view{"failed"}},
+    std::pair{Outcome::Kind::buried, std::string_view{"buried"}},
+    std::pair{Outcome::Kind::snoozed, std::string_view{"snoozed"}},
+    std::pair{Outcome::Kind::released, std::string_view{"released"}},
+    std::pair{Outcome::Kind::cancelled, std::string_view{"cancelled"}},
+};
+
+constexpr std::array kReasons = {
+    std::pair{StaleReason::token_mismatch, std::string_view{"token_mismatch"}},
+    std::pair{StaleReason::lease_expired, std::string_view{"lease_expired"}},
+    std::pair{StaleReason::already_settled, std::string_view{"already_settled"}},
+    std::pair{StaleReason::cancelled, std::string_view{"cancelled"}},
+};
+
+constexpr std::array kCodes = {
+    std::pair{ErrorCode::invalid_argument, std::string_view{"invalid_argument"}},
+    std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
+    std::pair{ErrorCode::payload_invalid, std::string_view{"payload_invalid"}},
+    std::pair{ErrorCode::unknown_queue, std::string_view{"unknown_queue"}},
+    std::pair{ErrorCode::unavailable, std::string_view{"unavailable"}},
+    std::pair{ErrorCode::outcome_unknown, std::string_view{"outcome_unknown"}},
+    std::pair{ErrorCode::wrong_schema, std::string_view{"wrong_schema"}},
+    std::pair{ErrorCode::permission_denied, std::string_view{"permission_denied"}},
+    std::pair{ErrorCode::internal, std::string_view{"internal"}},
+};
+
+}  // namespace
+
+std::string_view to_string(JobState state) { return word_of(kStates, state); }
+std::optional<JobState> parse_job_state(std::string_view text) { return value_of(kStates, text); }
+std::string_view to_string(Delivery delivery) { return word_of(kDeliveries, delivery); }
+std::optional<Delivery> parse_delivery(std::string_view text) { return value_of(kDeliveries, text); }
+std::string_view to_string(Outcome::Kind kind) { return word_of(kOutcomes, kind); }
+std::optional<Outcome::Kind> parse_outcome(std::string_view text) { return value_of(kOutcomes, text); }
+std::string_view to_string(StaleReason reason) { return word_of(kReasons, reason); }
+std::optional<StaleReason> parse_stale_reason(std::string_view text) { return value_of(kReasons, text); }
+std::string_view to_string(ErrorCode code) { return word_of(kCodes, code); }
+
+std::string Error::describe() const { return hint.empty() ? message : message + " (" + hint + ")"; }
+
+Outcome Outcome::success(std::optional<std::string> result) {
+  return {.kind = Kind::succeeded, .result = std::move(result)};
+}
+Outcome Outcome::failure(std::string error, std::optional<std::chrono::milliseconds> retry_in) {
+  return {.kind = Kind::failed, .error = std::move(error), .delay = retry_in};
+}
+Outcome Outcome::bury(std::string error) { return {.kind = Kind::buried, .error = std::move(error)}; }
+Outcome Outcome::snooze(std::chrono::milliseconds delay) { return {.kind = Kind::snoozed, .delay = delay}; }
+Outcome Outcome::release() { return {.kind = Kind::released}; }
+Outcome Outcome::cancel(std::string reason) { return {.kind = Kind::cancelled, .error = std::move(reason)}; }
+
+}  // namespace faultline

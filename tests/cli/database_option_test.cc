@@ -1,0 +1,79 @@
+// Which database is used, and what is said when it cannot be.
+
+#include "program.h"
+
+namespace faultline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// Port 1 of the loopback interface: nobody listens there.
+const std::string kNobodyThere = "postgresql://joe:hunter2@127.0.0.1:1/jobs";
+
+TEST(DatabaseOptionTest, an_unreachable_database_is_a_failure_with_a_hint) {
+  const auto result = run_faultline({"migrate", "--database", kNobodyThere});
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("faultline: cannot use the database"));
+  EXPECT_THAT(result.err, HasSubstr("127.0.0.1"));
+  EXPECT_THAT(result.err, HasSubstr("\n  hint: "));
+}
+
+TEST(DatabaseOptionTest, an_unreachable_database_has_a_code_for_machines) {
+  const auto result = run_faultline({"migrate", "--json", "--database", kNobodyThere});
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(one_object(result.err).at("error").at("code"), "cannot_connect");
+}
+
+TEST(DatabaseOptionTest, passwords_are_never_printed) {
+  for (const std::string url : {
+           "postgresql://joe:hunter2@127.0.0.1:1/jobs",
+           "postgres://joe:hunter2@127.0.0.1:1/jobs?sslpassword=hunter2",
+           "postgresql://127.0.0.1:1/jobs?user=joe&password=hunter2&application_name=x",
+           "postgresql://joe:p@ss/hunter2@127.0.0.1:1/jobs",
+           "postgresql://joe:hunter2@[not-an-address/jobs",
+           "postgresql://joe:hunter2%zz@127.0.0.1:1/jobs",
+           "host=127.0.0.1 port=1 user=joe password=hunter2 dbname=jobs",
+           "host=127.0.0.1 port=1 password = 'it is hunter2' user=joe",
+           "host=127.0.0.1 port=1 password='hunter2",
+           "password=hunter2 no-such-keyword=1",
+           "joe:hunter2@127.0.0.1/jobs?password=hunter2",
+           "mysql://joe:hunter2@127.0.0.1:1/jobs",
+       }) {
+    for (const auto& result : {run_faultline({"migrate", "--database", url}),
+                               run_faultline({"migrate", "--json"}, {{"DATABASE_URL", url}})}) {
+      EXPECT_NE(result.exit_code, 0) << url;
+      EXPECT_THAT(result.err, Not(HasSubstr("hunter2"))) << url;
+      EXPECT_THAT(result.out, Not(HasSubstr("hunter2"))) << url;
+    }
+  }
+}
+
+TEST(DatabaseOptionTest, the_option_comes_before_the_environment) {
+  const TestDatabase database{Template::empty};
+
+  const auto result =
+      run_faultline({"migrate", "--database", database.dsn()}, {{"DATABASE_URL", kNobodyThere}});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(has_schema(database.dsn()));
+}
+
+TEST(DatabaseOptionTest, the_environment_comes_before_the_private_server) {
+  const TestDatabase database{Template::empty};
+  const ScratchDir scratch;
+
+  const auto result =
+      run_faultline({"migrate", "--data-dir", scratch / "data"}, {{"DATABASE_URL", database.dsn()}});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(has_schema(database.dsn()));
+  EXPECT_FALSE(std::filesystem::exists(scratch / "data"));
+}
+
+}  // namespace
+}  // namespace faultline::testing

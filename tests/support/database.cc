@@ -1,0 +1,153 @@
+#include "support/database.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+
+#include "schema/migrator.h"
+#include "sql/migrations.h"
+
+namespace faultline::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kDatabasePrefix = "test_";
+constexpr std::string_view kTemplatePrefix = "template_";
+
+std::string hex_hash(std::string_view text) {
+  std::uint64_t hash = 14'695'981'039'346'656'037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
+  std::array<char, 16> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  return {digits.data(), end};
+}
+
+fs::path server_directory() {
+  if (const char* chosen = std::getenv("FAULTLINE_TEST_PG_DIR"); chosen != nullptr && *chosen != '\0')
+    return chosen;
+  // Not in the build directory: a checkout in root's home is closed to the user the server runs as.
+  return fs::temp_directory_path() /
+         ("faultline-test-" + std::to_string(::geteuid()) + "-" + hex_hash(FAULTLINE_BUILD_DIR));
+}
+
+bool database_exists(pg::Connection& admin, const std::string& name) {
+  constexpr pg::Statement kFind{"test_find_database",
+                                "SELECT 1 FROM pg_catalog.pg_database WHERE datname = $1"};
+  return must(admin.exec(kFind, pg::Params{}.add(name), soon())).rows() > 0;
+}
+
+void run(pg::Connection& connection, const std::string& sql) { must(connection.exec_script(sql, soon())); }
+
+std::string schema_fingerprint() {
+  std::string all;
+  for (const auto& migration : sql::kMigrations)
+    all.append(migration.name).append("\n").append(migration.sql);
+  return hex_hash(all);
+}
+
+void migrate(const std::string& dsn) {
+  auto connection = connect(dsn);
+  must(schema::migrate(connection, schema::MigrateOptions{}, soon()));
+}
+
+}  // namespace
+
+Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds{60}; }
+
+pg::Connection connect(const std::string& dsn) {
+  pg::ConnectOptions options;
+  options.dsn = dsn;
+  options.application_name = "faultline-test";
+  return must(pg::Connection::open(options, soon()));
+}
+
+std::string query_text(pg::Connection& connection, std::string_view sql) {
+  const auto result = must(connection.exec(pg::Statement{"", sql}, pg::Params{}, soon()));
+  return result.get<std::string>(0, 0);
+}
+
+PrivatePostgresOptions TestServer::options() {
+  PrivatePostgresOptions options;
+  options.data_dir = server_directory();
+  options.database = "postgres";
+  options.durable = false;
+  options.settings = {{"max_connections", "300"}};
+  return options;
+}
+
+TestServer::TestServer() : server_(must(PrivatePostgres::start(options()))) {}
+
+TestServer& TestServer::instance() {
+  static TestServer server;
+  return server;
+}
+
+std::string TestServer::migrated_template() {
+  const std::string name = std::string{kTemplatePrefix} + schema_fingerprint();
+  auto admin_connection = admin();
+  if (database_exists(admin_connection, name)) return name;
+  // A session lock: it goes with the connection, so a maker that dies does not block the next one.
+  run(admin_connection, "SELECT pg_catalog.pg_advisory_lock(7105201)");
+  if (database_exists(admin_connection, name)) return name;
+  const std::string draft = name + "_draft";
+  if (database_exists(admin_connection, draft))
+    run(admin_connection, "DROP DATABASE " + draft + " WITH (FORCE)");
+  run(admin_connection, "CREATE DATABASE " + draft);
+  migrate(dsn_for(draft));
+  // Nobody can connect to it, so copying it never fails for being in use.
+  run(admin_connection, "ALTER DATABASE " + draft + " ALLOW_CONNECTIONS false");
+  run(admin_connection, "ALTER DATABASE " + draft + " RENAME TO " + name);
+  return name;
+}
+
+void TestServer::drop_orphaned_databases() {
+  constexpr pg::Statement kList{
+      "test_list_databases",
+      "SELECT datname::text FROM pg_catalog.pg_database WHERE datname LIKE 'test\\_%'"};
+  auto admin_connection = admin();
+  const auto found = must(admin_connection.exec(kList, pg::Params{}, soon()));
+  for (int row = 0; row < found.rows(); ++row) {
+    const auto name = found.get<std::string>(row, 0);
+    pid_t owner = 0;
+    std::from_chars(name.data() + kDatabasePrefix.size(), name.data() + name.size(), owner);
+    if (owner > 0 && ::kill(owner, 0) != 0)
+      run(admin_connection, "DROP DATABASE IF EXISTS " + name + " WITH (FORCE)");
+  }
+}
+
+TestDatabase::TestDatabase(Template from) {
+  static std::atomic<int> count{0};
+  name_ = std::string{kDatabasePrefix} + std::to_string(::getpid()) + "_" + std::to_string(++count);
+  auto& server = TestServer::instance();
+  const std::string source = from == Template::migrated ? server.migrated_template() : "template0";
+  auto admin = server.admin();
+  // An earlier process with our number may have died before it dropped its own.
+  if (database_exists(admin, name_)) run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
+  run(admin, "CREATE DATABASE " + name_ + " TEMPLATE " + source);
+}
+
+TestDatabase::~TestDatabase() {
+  try {
+    auto admin = TestServer::instance().admin();
+    run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
+  } catch (const std::exception& error) {
+    std::cerr << "the test database " << name_ << " was not dropped: " << error.what() << '\n';
+  }
+}
+
+std::string TestDatabase::dsn() const { return TestServer::instance().dsn_for(name_); }
+
+std::string TestDatabase::dsn_as(std::string_view role) const {
+  std::string dsn = this->dsn();
+  const auto user = dsn.rfind("user=");
+  return dsn.substr(0, user) + "user=" + std::string{role};
+}
+
+}  // namespace faultline::testing

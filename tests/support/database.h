@@ -1,0 +1,75 @@
+#pragma once
+
+#include <expected>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "pg/connection.h"
+#include "private_pg/private_postgres.h"
+
+namespace faultline::testing {
+
+/// How long a test waits for what must happen, on a busy machine too.
+[[nodiscard]] Deadline soon();
+
+/// The value, or an exception with the error's text, which fails the test.
+template <class T, class E>
+T must(std::expected<T, E> result) {
+  if (!result) throw std::runtime_error(result.error().describe());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+[[nodiscard]] pg::Connection connect(const std::string& dsn);
+/// The first column of the first row of a query that returns text.
+[[nodiscard]] std::string query_text(pg::Connection& connection, std::string_view sql);
+
+/// The test run's PostgreSQL server, shared by all test processes. Under ctest the fixture keeps it
+/// running for the whole run; a test program that is run by hand starts it, and stops it at its end.
+/// It is not durable, to be fast: a test of durability starts a PrivatePostgres of its own.
+/// The directory is $FAULTLINE_TEST_PG_DIR, else one in the temporary directory, per build directory.
+class TestServer {
+ public:
+  [[nodiscard]] static TestServer& instance();
+  [[nodiscard]] static PrivatePostgresOptions options();
+
+  [[nodiscard]] std::string dsn_for(std::string_view database) const { return server_.dsn_for(database); }
+  /// A connection to the maintenance database, as the superuser.
+  [[nodiscard]] pg::Connection admin() const { return connect(dsn_for("postgres")); }
+  [[nodiscard]] PrivatePostgres& server() { return server_; }
+
+  /// The name of the database that migrated test databases are copied from, made on first use. Its name
+  /// comes from the migrations, so a server directory of an older checkout cannot serve an old schema.
+  [[nodiscard]] std::string migrated_template();
+  /// Drops the databases of test processes that died.
+  void drop_orphaned_databases();
+
+ private:
+  TestServer();
+  PrivatePostgres server_;
+};
+
+enum class Template {
+  empty,
+  migrated,
+};
+
+/// A database of this test alone, dropped at the end together with its connections.
+class TestDatabase {
+ public:
+  explicit TestDatabase(Template from = Template::migrated);
+  TestDatabase(const TestDatabase&) = delete;
+  TestDatabase& operator=(const TestDatabase&) = delete;
+  ~TestDatabase();
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::string dsn() const;                          ///< as the superuser
+  [[nodiscard]] std::string dsn_as(std::string_view role) const;  ///< a role that may log in
+  [[nodiscard]] pg::Connection connect() const { return testing::connect(dsn()); }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace faultline::testing

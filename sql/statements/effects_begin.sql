@@ -6,10 +6,12 @@
 WITH held AS MATERIALIZED (
     SELECT j.id, j.token, j.lease_id, j.worker, j.lease_expires_at, mine.key
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[]) AS mine(id, token, lease_id, key)
-      JOIN faultline.jobs j ON j.bucket = $1::smallint AND j.id = mine.id
-     WHERE j.token = mine.token AND j.lease_id = mine.lease_id
-       AND j.lease_expires_at > faultline.clock() AND j.cancel_requested_at IS NULL
-       FOR UPDATE OF j
+     CROSS JOIN LATERAL (
+           SELECT t.id, t.token, t.lease_id, t.worker, t.lease_expires_at FROM faultline.jobs t
+            WHERE t.bucket = $1::smallint AND t.id = mine.id
+              AND t.token = mine.token AND t.lease_id = mine.lease_id
+              AND t.lease_expires_at > faultline.clock() AND t.cancel_requested_at IS NULL
+              FOR UPDATE) AS j
 ), begun AS (
     INSERT INTO faultline.effects (bucket, job_id, key, token, lease_id, worker)
     SELECT $1::smallint, h.id, h.key, h.token, h.lease_id, h.worker FROM held h
@@ -19,4 +21,6 @@ SELECT h.id, h.key, e.job_id IS NULL AS is_new, e.recorded_at IS NOT NULL AS rec
        e.worker, e.started_at,
        (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM held first)
   FROM held h
-  LEFT JOIN faultline.effects e ON e.bucket = $1::smallint AND e.job_id = h.id AND e.key = h.key
+  LEFT JOIN LATERAL (
+       SELECT * FROM faultline.effects x
+        WHERE x.bucket = $1::smallint AND x.job_id = h.id AND x.key = h.key LIMIT 1) AS e ON true

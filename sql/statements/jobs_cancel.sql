@@ -33,11 +33,18 @@ WITH target AS MATERIALIZED (
            t.payload
       FROM target t WHERE t.state <> 'running' AND t.token < 9223372036854775807
 ), keyed AS (
-    UPDATE faultline.idempotency_keys k
-       SET expires_at = faultline.clock() + t.key_retention_ms * interval '1 millisecond'
+    INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
+    SELECT $1::smallint, k.queue, k.key, k.job_id, k.fingerprint,
+           faultline.clock() + t.key_retention_ms * interval '1 millisecond'
       FROM target t
+     CROSS JOIN LATERAL (
+           SELECT i.queue, i.key, i.job_id, i.fingerprint FROM faultline.idempotency_keys i
+            WHERE i.bucket = $1::smallint AND i.queue = t.queue AND i.key = t.idempotency_key
+              AND i.job_id = t.id
+            LIMIT 1) AS k
      WHERE t.state <> 'running' AND t.token < 9223372036854775807 AND t.idempotency_key IS NOT NULL
-       AND k.bucket = $1::smallint AND k.queue = t.queue AND k.key = t.idempotency_key AND k.job_id = t.id
+    ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
+     WHERE old.bucket = $1::smallint
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, available, held, dead, cancelled)
     SELECT $1::smallint, t.queue, -count(*) FILTER (WHERE t.state = 'available'),

@@ -35,7 +35,7 @@ WITH room AS MATERIALIZED (
      CROSS JOIN LATERAL (
            SELECT j.id
              FROM faultline.jobs j
-            WHERE j.bucket = $1::smallint AND j.queue = $2::text AND j.priority = look.priority
+            WHERE j.bucket = $1::smallint AND j.queue = $2::text AND j.priority = look.priority AND j.priority >= 0
               AND (j.run_at, j.id) > (look.since, look.since_id)
               AND j.run_at <= faultline.clock()
               AND j.state = 'available'

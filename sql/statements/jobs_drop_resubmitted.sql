@@ -6,7 +6,7 @@ WITH dropped AS (
     DELETE FROM faultline.jobs j
      USING unnest($2::uuid[]) AS mine(id)
      WHERE j.bucket = $1::smallint AND j.id = mine.id AND j.token = 0
-       AND EXISTS (SELECT FROM faultline.ledger l WHERE l.bucket = $1::smallint AND l.job_id = mine.id)
+       AND EXISTS (SELECT FROM faultline.ledger l WHERE l.bucket = $1::smallint AND l.job_id = mine.id OFFSET 0)
     RETURNING j.id, j.queue
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, available)

@@ -9,8 +9,9 @@ WITH mine AS MATERIALIZED (
                   $14::integer[], $15::faultline.delivery[], $16::text[], $17::text[], $18::bytea[])
            AS new(id, queue, kind, payload, is_bytes, priority, run_at, delay_ms, attempts_max, lease_ttl_ms,
                   run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, key, print)
-      JOIN faultline.idempotency_keys k
-        ON k.bucket = $1::smallint AND k.queue = new.queue AND k.key = new.key
+     CROSS JOIN LATERAL (
+           SELECT i.job_id, i.fingerprint FROM faultline.idempotency_keys i
+            WHERE i.bucket = $1::smallint AND i.queue = new.queue AND i.key = new.key LIMIT 1) AS k
 ), added AS (
     INSERT INTO faultline.jobs (
            bucket, id, queue, kind, payload, encoding, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms,

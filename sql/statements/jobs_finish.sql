@@ -6,14 +6,16 @@
 -- newest version; the time is judged again at the end. What does not come back was refused:
 -- leases_judge says why and keeps the evidence. A job that is to be cancelled cannot succeed any more.
 --
--- Rows are found by primary key alone. Naming the state here would invite the planner to another index.
+-- Rows are found by primary key alone. That a token is above 0 and below the last one says nothing about
+-- jobs and much to the planner: that few rows come from the caller, each to be looked up.
 --
 -- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 succeeded (else cancelled)  $6 results  $7 errors
 WITH ended AS (
     DELETE FROM faultline.jobs j
      USING unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::boolean[], $6::bytea[], $7::text[])
            AS mine(id, token, lease_id, succeeded, result, error)
-     WHERE j.bucket = $1::smallint AND j.id = mine.id
+     WHERE mine.token > 0 AND mine.token <= 9223372036854775807
+       AND j.bucket = $1::smallint AND j.id = mine.id
        AND j.token = mine.token AND j.lease_id = mine.lease_id
        AND j.lease_expires_at > faultline.clock()
        AND NOT (mine.succeeded AND j.cancel_requested_at IS NOT NULL)
@@ -33,12 +35,20 @@ WITH ended AS (
       FROM ended e
 ), keyed AS (
     -- The idempotency key outlives its job by the queue's setting, counted from now.
-    UPDATE faultline.idempotency_keys k
-       SET expires_at = faultline.clock() + q.key_retention_ms * interval '1 millisecond'
+    INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
+    SELECT $1::smallint, k.queue, k.key, k.job_id, k.fingerprint,
+           faultline.clock() + k.key_retention_ms * interval '1 millisecond'
       FROM ended e
-      JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = e.queue
+     CROSS JOIN LATERAL (
+           SELECT i.queue, i.key, i.job_id, i.fingerprint, q.key_retention_ms
+             FROM faultline.idempotency_keys i
+            CROSS JOIN faultline.queues q
+            WHERE i.bucket = $1::smallint AND i.queue = e.queue AND i.key = e.idempotency_key
+              AND i.job_id = e.id AND q.bucket = $1::smallint AND q.name = e.queue
+            LIMIT 1) AS k
      WHERE e.idempotency_key IS NOT NULL
-       AND k.bucket = $1::smallint AND k.queue = e.queue AND k.key = e.idempotency_key AND k.job_id = e.id
+    ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
+     WHERE old.bucket = $1::smallint
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, running, succeeded, cancelled)
     SELECT $1::smallint, e.queue, -count(*), count(*) FILTER (WHERE e.succeeded),

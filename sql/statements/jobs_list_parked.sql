@@ -7,7 +7,7 @@ SELECT j.id, j.queue, j.kind, j.state::text, j.priority, j.attempt, j.token, j.r
   FROM generate_series(0, 9) AS p(priority)
  CROSS JOIN LATERAL (
        SELECT * FROM faultline.jobs f
-        WHERE f.bucket = $1::smallint AND f.queue = $4::text AND f.priority = p.priority::smallint
+        WHERE f.bucket = $1::smallint AND f.queue = $4::text AND f.priority = p.priority::smallint AND f.priority >= 0
           AND f.run_at = 'infinity' AND f.id < $2::uuid AND f.state::text = $6::text
           AND ($5::text IS NULL OR f.kind = $5::text)
         ORDER BY f.id DESC

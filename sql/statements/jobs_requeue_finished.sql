@@ -24,11 +24,18 @@ WITH last AS MATERIALIZED (
     INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue, worker)
     SELECT $1::smallint, a.id, a.token, 0, 'requeued', 'available', a.requeues, a.queue, $3::text FROM added a
 ), keyed AS (
-    UPDATE faultline.idempotency_keys k
-       SET expires_at = NULL
+    INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
+    SELECT $1::smallint, k.queue, k.key, k.job_id, k.fingerprint,
+           NULL::timestamptz
       FROM added a
+     CROSS JOIN LATERAL (
+           SELECT i.queue, i.key, i.job_id, i.fingerprint FROM faultline.idempotency_keys i
+            WHERE i.bucket = $1::smallint AND i.queue = a.queue AND i.key = a.idempotency_key
+              AND i.job_id = a.id
+            LIMIT 1) AS k
      WHERE a.idempotency_key IS NOT NULL
-       AND k.bucket = $1::smallint AND k.queue = a.queue AND k.key = a.idempotency_key AND k.job_id = a.id
+    ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
+     WHERE old.bucket = $1::smallint
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, available, succeeded, cancelled)
     SELECT $1::smallint, a.queue, count(*), -count(*) FILTER (WHERE l.state = 'succeeded'),

@@ -27,11 +27,13 @@ WITH held AS MATERIALIZED (
            END AS next_run_at
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::faultline.outcome[], $6::text[], $7::bigint[])
            AS mine(id, token, lease_id, outcome, error, delay_ms)
-      JOIN faultline.jobs j ON j.bucket = $1::smallint AND j.id = mine.id
+     CROSS JOIN LATERAL (
+           SELECT * FROM faultline.jobs t
+            WHERE t.bucket = $1::smallint AND t.id = mine.id
+              AND t.token = mine.token AND t.lease_id = mine.lease_id
+              AND t.lease_expires_at > faultline.clock() AND t.cancel_requested_at IS NULL
+              FOR UPDATE) AS j
       JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = j.queue
-     WHERE j.token = mine.token AND j.lease_id = mine.lease_id
-       AND j.lease_expires_at > faultline.clock() AND j.cancel_requested_at IS NULL
-       FOR UPDATE OF j
 ), returned AS (
     UPDATE faultline.jobs j
        SET state = held.next_state,
@@ -40,7 +42,7 @@ WITH held AS MATERIALIZED (
            last_error = coalesce(held.error, j.last_error),
            worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL
       FROM held
-     WHERE j.bucket = $1::smallint AND j.id = held.id
+     WHERE j.bucket = $1::smallint AND j.id = held.id AND held.token > 0 AND held.token <= 9223372036854775807
 ), booked AS (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at, error)

@@ -5,9 +5,11 @@
 WITH held AS MATERIALIZED (
     SELECT j.id, j.lease_expires_at
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[]) AS mine(id, token, lease_id)
-      JOIN faultline.jobs j ON j.bucket = $1::smallint AND j.id = mine.id
-     WHERE j.token = mine.token AND j.lease_id = mine.lease_id
-       AND j.lease_expires_at > faultline.clock() AND j.cancel_requested_at IS NULL
-       FOR UPDATE OF j
+     CROSS JOIN LATERAL (
+           SELECT t.id, t.lease_expires_at FROM faultline.jobs t
+            WHERE t.bucket = $1::smallint AND t.id = mine.id
+              AND t.token = mine.token AND t.lease_id = mine.lease_id
+              AND t.lease_expires_at > faultline.clock() AND t.cancel_requested_at IS NULL
+              FOR UPDATE) AS j
 )
 SELECT h.id, (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM held first) FROM held h

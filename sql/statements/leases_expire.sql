@@ -71,11 +71,18 @@ WITH ripe AS MATERIALIZED (
            e.idempotency_key, e.tags, e.payload
       FROM ended e
 ), keyed AS (
-    UPDATE faultline.idempotency_keys k
-       SET expires_at = faultline.clock() + e.key_retention_ms * interval '1 millisecond'
+    INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
+    SELECT $1::smallint, k.queue, k.key, k.job_id, k.fingerprint,
+           faultline.clock() + e.key_retention_ms * interval '1 millisecond'
       FROM ended e
+     CROSS JOIN LATERAL (
+           SELECT i.queue, i.key, i.job_id, i.fingerprint FROM faultline.idempotency_keys i
+            WHERE i.bucket = $1::smallint AND i.queue = e.queue AND i.key = e.idempotency_key
+              AND i.job_id = e.id
+            LIMIT 1) AS k
      WHERE e.idempotency_key IS NOT NULL
-       AND k.bucket = $1::smallint AND k.queue = e.queue AND k.key = e.idempotency_key AND k.job_id = e.id
+    ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
+     WHERE old.bucket = $1::smallint
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, running, available, held, dead, cancelled)
     SELECT $1::smallint, l.queue, -count(*), count(*) FILTER (WHERE l.next_state = 'available'),

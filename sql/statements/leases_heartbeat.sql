@@ -8,10 +8,12 @@
 WITH held AS MATERIALIZED (
     SELECT j.id, j.lease_expires_at, coalesce(mine.ttl_ms, j.lease_ttl_ms, q.lease_ttl_ms) AS ttl_ms
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[]) AS mine(id, token, lease_id, ttl_ms)
-      JOIN faultline.jobs j ON j.bucket = $1::smallint AND j.id = mine.id
+     CROSS JOIN LATERAL (
+           SELECT t.id, t.queue, t.lease_ttl_ms, t.lease_expires_at FROM faultline.jobs t
+            WHERE t.bucket = $1::smallint AND t.id = mine.id
+              AND t.token = mine.token AND t.lease_id = mine.lease_id AND t.lease_expires_at > faultline.clock()
+              FOR UPDATE) AS j
       JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = j.queue
-     WHERE j.token = mine.token AND j.lease_id = mine.lease_id AND j.lease_expires_at > faultline.clock()
-       FOR UPDATE OF j
 ), renewed AS (
     UPDATE faultline.jobs j
        SET lease_expires_at = CASE
@@ -20,7 +22,7 @@ WITH held AS MATERIALIZED (
                           j.claimed_at + j.run_max_ms * interval '1 millisecond')
            END
       FROM held
-     WHERE j.bucket = $1::smallint AND j.id = held.id
+     WHERE j.bucket = $1::smallint AND j.id = held.id AND held.ttl_ms > 0 AND held.ttl_ms < 1000000000
     RETURNING j.id, j.lease_expires_at, j.cancel_requested_at IS NOT NULL AS cancel_requested,
               j.cancel_reason, held.lease_expires_at AS expired_at
 )

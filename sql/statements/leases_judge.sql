@@ -34,9 +34,11 @@ WITH judged AS MATERIALIZED (
            END::faultline.stale_reason AS reason
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $7::faultline.outcome[])
            AS mine(id, token, lease_id, worker, outcome)
-      LEFT JOIN faultline.jobs j ON j.bucket = $1::smallint AND j.id = mine.id
-      LEFT JOIN faultline.ledger own
-             ON own.bucket = $1::smallint AND own.job_id = mine.id AND own.token = mine.token
+      LEFT JOIN LATERAL (
+           SELECT * FROM faultline.jobs t WHERE t.bucket = $1::smallint AND t.id = mine.id LIMIT 1) AS j ON true
+      LEFT JOIN LATERAL (
+           SELECT * FROM faultline.ledger l
+            WHERE l.bucket = $1::smallint AND l.job_id = mine.id AND l.token = mine.token LIMIT 1) AS own ON true
       LEFT JOIN LATERAL (
            SELECT l.token, l.lease_id, l.worker, l.state, l.queue
              FROM faultline.ledger l

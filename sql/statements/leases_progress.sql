@@ -6,7 +6,8 @@ WITH reported AS (
        SET progress = mine.fraction, progress_note = mine.note
       FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::float8[], $6::text[])
            AS mine(id, token, lease_id, fraction, note)
-     WHERE j.bucket = $1::smallint AND j.id = mine.id
+     WHERE mine.token > 0 AND mine.token <= 9223372036854775807
+       AND j.bucket = $1::smallint AND j.id = mine.id
        AND j.token = mine.token AND j.lease_id = mine.lease_id
        AND j.lease_expires_at > faultline.clock() AND j.cancel_requested_at IS NULL
     RETURNING j.id, j.lease_expires_at

@@ -14,7 +14,7 @@ SELECT q.name, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 
                     FROM generate_series(0, 9) AS p(priority)
                    CROSS JOIN LATERAL (
                          SELECT FROM faultline.jobs j
-                          WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint
+                          WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint AND j.priority >= 0
                             AND j.run_at > faultline.clock() AND j.run_at < 'infinity'
                             AND j.state = 'available') AS each)
        END AS scheduled,
@@ -32,7 +32,7 @@ SELECT q.name, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 
                     CROSS JOIN LATERAL (
                           SELECT FROM faultline.jobs j
                            WHERE j.bucket = $1::smallint AND j.queue = q.name
-                             AND j.priority = p.priority::smallint
+                             AND j.priority = p.priority::smallint AND j.priority >= 0
                              AND j.run_at > faultline.clock() AND j.run_at < 'infinity'
                              AND j.state = 'available' LIMIT $2::bigint) AS each
                     LIMIT $2::bigint) AS first_ones) AS scheduled,
@@ -41,7 +41,7 @@ SELECT q.name, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 
                     CROSS JOIN LATERAL (
                           SELECT FROM faultline.jobs j
                            WHERE j.bucket = $1::smallint AND j.queue = q.name
-                             AND j.priority = p.priority::smallint
+                             AND j.priority = p.priority::smallint AND j.priority >= 0
                              AND j.run_at <= faultline.clock()
                              AND j.state = 'available' LIMIT $2::bigint) AS each
                     LIMIT $2::bigint) AS first_ones) AS due) AS near
@@ -50,7 +50,7 @@ SELECT q.name, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 
          FROM generate_series(0, 9) AS p(priority)
         CROSS JOIN LATERAL (
               SELECT j.run_at FROM faultline.jobs j
-               WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint
+               WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint AND j.priority >= 0
                  AND j.run_at <= faultline.clock() AND j.state = 'available'
                ORDER BY j.run_at LIMIT 1) AS first) AS oldest
  WHERE q.bucket = $1::smallint AND ($3::text IS NULL OR q.name = $3::text)

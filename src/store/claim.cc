@@ -1,5 +1,8 @@
 #include "store/claim.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "sql/statements.h"
 
 namespace faultline::store {
@@ -73,6 +76,10 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
     // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
     if (capped && !result.get<bool>(0, kPaused)) return Next::look_again;
   }
+  // An update gives its rows back in no order that means anything.
+  std::ranges::sort(jobs.begin() + static_cast<std::ptrdiff_t>(first_job), jobs.end(), {}, [](const ClaimedJob& job) {
+    return std::tuple{job.priority, job.run_at, job.lease.job};
+  });
   const bool full = jobs.size() - first_job == step.limit;
   const bool again = cursor_.found(request.queue, step.bucket, step.look, jobs, first_job, full, step.begun,
                                    ClaimCursor::Clock::now());

@@ -14,6 +14,9 @@ class Claims {
 
   [[nodiscard]] Expected<std::vector<ClaimedJob>> claim(const ClaimRequest& request, Deadline deadline);
 
+  /// A job was put back where claims have passed already.
+  void look_back() { cursor_.look_back(); }
+
   /// A claim on one bucket as part of a larger unit.
   struct Step {
     std::int16_t bucket = 0;

@@ -7,8 +7,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFullLookInterval{1'000};
-/// A look from the beginning that is over this fast may be made as often as anybody likes.
+/// A look from the beginning that is over this fast may be made whenever a claim comes back short.
 constexpr milliseconds kFastLook{10};
 constexpr int kShareOfTime = 20;
 
@@ -17,10 +16,10 @@ constexpr int kShareOfTime = 20;
 ClaimCursor::Look ClaimCursor::next_look(const std::string& queue, std::int16_t bucket, Clock::time_point now) {
   const std::lock_guard lock{mutex_};
   Track& track = tracks_[{queue, bucket}];
-  const bool short_of_work = !track.busy && now >= track.full_look_allowed;
+  const bool short_of_work = !track.busy && !track.full_look_is_slow;
   if (short_of_work || now >= track.full_look_due) {
     // Others go on from where they are while this one looks.
-    track.full_look_due = now + kFullLookInterval;
+    track.full_look_due = now + std::chrono::seconds{1};
     return {.from_the_beginning = true, .queue_is_capped = track.capped};
   }
   return {.from_the_beginning = false, .queue_is_capped = track.capped, .since = track.since};
@@ -44,12 +43,16 @@ bool ClaimCursor::found(const std::string& queue, std::int16_t bucket, const Loo
   track.busy = full;
   if (look.from_the_beginning) {
     const auto took = now - begun;
-    const bool slow = took > kFastLook;
-    track.full_look_allowed = slow ? now + kShareOfTime * took : Clock::time_point{};
-    track.full_look_due = now + std::max<Clock::duration>(kFullLookInterval, slow ? kShareOfTime * took : Clock::duration{});
+    track.full_look_is_slow = took > kFastLook;
+    track.full_look_due = now + kShareOfTime * took;
     return false;
   }
-  return !full && now >= track.full_look_allowed;
+  return !full && (!track.full_look_is_slow || now >= track.full_look_due);
+}
+
+void ClaimCursor::look_back() {
+  const std::lock_guard lock{mutex_};
+  for (auto& [place, track] : tracks_) track.full_look_due = Clock::time_point{};
 }
 
 void ClaimCursor::set_capped(const std::string& queue, std::int16_t bucket, bool capped) {

@@ -18,8 +18,8 @@ inline constexpr int kPriorities = 10;
 /// behind the last job that was found, as long as claims come back full.
 ///
 /// A job may still turn up in front of that place: its transaction committed late, or it was released, or
-/// scheduled for the past. So claims look from the beginning whenever one comes back short, and at least
-/// every second or so. Where that look is slow, it is made seldom enough to cost a twentieth of the time.
+/// scheduled for the past. So claims look from the beginning whenever one comes back short, when somebody in
+/// this process puts a job back, and otherwise as often as costs at most a twentieth of the time.
 ///
 /// All of this decides only when a job is found, never whether it may be taken. Thread-safe.
 class ClaimCursor {
@@ -43,6 +43,8 @@ class ClaimCursor {
   [[nodiscard]] bool found(const std::string& queue, std::int16_t bucket, const Look& look,
                            const std::vector<ClaimedJob>& jobs, std::size_t first_job, bool full,
                            Clock::time_point begun, Clock::time_point now);
+  /// A job was put where claims have passed already: the next look at any queue is from the beginning.
+  void look_back();
   void set_capped(const std::string& queue, std::int16_t bucket, bool capped);
 
  private:
@@ -51,7 +53,7 @@ class ClaimCursor {
     bool busy = false;  ///< the last claim came back full
     bool capped = false;
     Clock::time_point full_look_due{};
-    Clock::time_point full_look_allowed{};
+    bool full_look_is_slow = false;
   };
 
   std::mutex mutex_;

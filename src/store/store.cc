@@ -1,5 +1,7 @@
 #include "faultline/store.h"
 
+#include <algorithm>
+
 #include "store/backend.h"
 #include "store/claim.h"
 #include "store/effects.h"
@@ -17,6 +19,15 @@ class Store::Impl {
 
   std::unique_ptr<store::Backend> backend;
   store::Claims claims;
+
+  /// Jobs that are put in front of others must not wait for the next look from the beginning.
+  void after_settling(std::span<const Settlement> settlements) {
+    const auto is_release = [](const Settlement& s) { return s.outcome.kind == Outcome::Kind::released; };
+    if (std::ranges::any_of(settlements, is_release)) claims.look_back();
+  }
+  void after_enqueueing(std::span<const NewJob> jobs) {
+    if (std::ranges::any_of(jobs, [](const NewJob& job) { return job.run_at.has_value(); })) claims.look_back();
+  }
 };
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -31,7 +42,9 @@ Expected<Store> Store::open(StoreOptions options) {
 }
 
 Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
-  return store::enqueue(*impl_->backend, jobs, impl_->backend->deadline());
+  auto submissions = store::enqueue(*impl_->backend, jobs, impl_->backend->deadline());
+  impl_->after_enqueueing(jobs);
+  return submissions;
 }
 
 Expected<Submission> Store::enqueue(const NewJob& job) {
@@ -68,10 +81,13 @@ Expected<std::vector<Verdict>> Store::check(std::span<const Lease> leases) {
 }
 
 Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements) {
-  return store::settle(*impl_->backend, settlements, impl_->backend->deadline());
+  auto verdicts = store::settle(*impl_->backend, settlements, impl_->backend->deadline());
+  impl_->after_settling(settlements);
+  return verdicts;
 }
 
 Expected<Store::Exchange> Store::exchange(std::span<const Settlement> settlements, const ClaimRequest& request) {
+  impl_->after_settling(settlements);
   return store::exchange(*impl_->backend, impl_->claims, settlements, request, impl_->backend->deadline());
 }
 
@@ -103,7 +119,9 @@ Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, s
 }
 
 Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who) {
-  return store::requeue(*impl_->backend, jobs, who, impl_->backend->deadline());
+  auto statuses = store::requeue(*impl_->backend, jobs, who, impl_->backend->deadline());
+  impl_->claims.look_back();
+  return statuses;
 }
 
 Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {

@@ -124,9 +124,9 @@ struct Outcome {
     cancelled,
   };
   Kind kind = Kind::succeeded;
-  std::optional<std::string> result{};                     ///< of a success
-  std::optional<std::string> error{};                      ///< of a failure, burial or cancellation
-  std::optional<std::chrono::milliseconds> delay{};        ///< of a snooze, or of a failure instead of the backoff
+  std::optional<std::string> result{};               ///< of a success
+  std::optional<std::string> error{};                ///< of a failure, burial or cancellation
+  std::optional<std::chrono::milliseconds> delay{};  ///< of a snooze, or of a failure instead of the backoff
 
   [[nodiscard]] static Outcome success(std::optional<std::string> result = std::nullopt);
   [[nodiscard]] static Outcome failure(std::string error,
@@ -178,9 +178,9 @@ struct Beat {
     lost,              ///< stop: nothing of this attempt can be committed any more
   };
   Status status = Status::renewed;
-  DatabaseTime lease_expires_at{};              ///< unless lost
+  DatabaseTime lease_expires_at{};  ///< unless lost
   std::optional<std::string> cancel_reason{};
-  Stale stale{};                                ///< when lost
+  Stale stale{};  ///< when lost
 };
 
 /// What the effects ledger says of one `once` key.
@@ -345,5 +345,7 @@ struct ExpiredLease {
 
 template <>
 struct std::hash<faultline::JobId> {
-  std::size_t operator()(const faultline::JobId& id) const noexcept { return std::hash<faultline::Uuid>{}(id.value); }
+  std::size_t operator()(const faultline::JobId& id) const noexcept {
+    return std::hash<faultline::Uuid>{}(id.value);
+  }
 };

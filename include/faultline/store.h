@@ -27,8 +27,8 @@ struct StoreOptions {
 
 struct ClaimRequest {
   std::string queue = "default";
-  std::string worker;      ///< a name for people; it need not be unique
-  std::size_t limit = 1;   ///< at most this many jobs, 1 to 1000
+  std::string worker;     ///< a name for people; it need not be unique
+  std::size_t limit = 1;  ///< at most this many jobs, 1 to 1000
 };
 
 struct ProgressReport {
@@ -106,7 +106,8 @@ class Store {
   [[nodiscard]] Expected<Submission> enqueue(const NewJob& job);
   /// Adds jobs inside the caller's open transaction, on the caller's libpq connection (a `PGconn*`): they
   /// exist if and only if that transaction commits.
-  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection, std::span<const NewJob> jobs);
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection,
+                                                             std::span<const NewJob> jobs);
   /// Adds jobs from a source until it is empty, in one transaction, by COPY and with flat memory. Jobs with
   /// idempotency keys are refused here. Returns how many were added.
   [[nodiscard]] Expected<std::size_t> enqueue_bulk(const std::function<std::optional<NewJob>()>& next);
@@ -128,7 +129,8 @@ class Store {
     std::vector<Verdict> verdicts;
     std::vector<ClaimedJob> claimed;
   };
-  [[nodiscard]] Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request);
+  [[nodiscard]] Expected<Exchange> exchange(std::span<const Settlement> settlements,
+                                            const ClaimRequest& request);
   /// What the ledger says of attempts: the outcome, or nothing if none of theirs was committed.
   [[nodiscard]] Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases);
 
@@ -153,7 +155,8 @@ class Store {
 
   [[nodiscard]] Expected<std::vector<CancelStatus>> cancel(std::span<const JobId> jobs, std::string_view who,
                                                            std::string_view reason);
-  [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs, std::string_view who);
+  [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs,
+                                                             std::string_view who);
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
   [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }
@@ -164,8 +167,10 @@ class Store {
   [[nodiscard]] Expected<std::optional<Job>> job(JobId id);
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
   [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
-  [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(std::size_t limit,
-                                                               std::optional<DatabaseTime> before = std::nullopt);
+  /// The evidence, newest first. The next page is `before` the last moment of this one, and so a page has
+  /// more than `limit` (1 to 1000) where several writes were refused at its last moment.
+  [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(
+      std::size_t limit, std::optional<DatabaseTime> before = std::nullopt);
   [[nodiscard]] Expected<std::vector<Queue>> queues();
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(std::optional<std::string> queue = std::nullopt);
   [[nodiscard]] Expected<DatabaseTime> now();

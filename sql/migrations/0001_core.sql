@@ -81,6 +81,9 @@ CREATE TABLE faultline.queues (
     key_retention_ms bigint      NOT NULL DEFAULT 86400000 CHECK (key_retention_ms >= 0),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     updated_at       timestamptz NOT NULL DEFAULT faultline.clock(),
+    -- Says nothing. It is the one column that workers may update, because only who may update a column of a
+    -- row may lock it.
+    claim_turn       boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (bucket, name),
     CHECK (octet_length(name) BETWEEN 1 AND 128)
 );
@@ -134,10 +137,10 @@ CREATE TABLE faultline.jobs (
     -- A job without a token left can never be claimed again: it must not pretend to wait.
     CONSTRAINT an_available_job_has_a_token_left CHECK (state <> 'available' OR token < 9223372036854775807)
 )
--- Half of each page is left free for the claim, which then stays on its page and writes to no index
--- (a heap-only update). That is also why no index here, and no index's predicate, may name a column
+-- Two thirds of each page are left free. A claim makes the row half as large again, a heartbeat then needs room
+-- for a second version of it, and both are to stay on the page and so to write to no index (a heap-only update). That is also why no index here, and no index's predicate, may name a column
 -- that a claim or a heartbeat changes: state, token, attempt, worker, lease_*, claimed_at.
-WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+WITH (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_cost_delay = 0);
 
 -- The claim walks this index and nothing else. Scheduled, held and dead jobs are in it too: they sort
@@ -329,6 +332,25 @@ CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RE
           FROM old o GROUP BY o.queue
     )
     SELECT count(*) FROM old
+    $$;
+
+-- Takes back jobs that were added a second time: an enqueue that was sent again, because the answer to the
+-- first was lost, after the job that the first one added had already ended. Such a job has never been claimed
+-- and is in the ledger, which is true of no other. Runs with the owner's rights and deletes by that rule alone,
+-- so that a producer may call it and still cannot delete a job.
+CREATE FUNCTION faultline.drop_resubmitted(in_bucket smallint, ids uuid[]) RETURNS SETOF uuid
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    WITH dropped AS (
+        DELETE FROM faultline.jobs j
+         WHERE j.bucket = in_bucket AND j.id = ANY (ids) AND j.token = 0
+           AND EXISTS (SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = j.id OFFSET 0)
+        RETURNING j.id, j.queue
+    ), tallied AS (
+        INSERT INTO faultline.tallies (bucket, queue, available)
+        SELECT in_bucket, d.queue, -count(*) FROM dropped d GROUP BY d.queue
+    )
+    SELECT d.id FROM dropped d
     $$;
 
 -- A job whole, wherever it is: for people with psql.

@@ -71,10 +71,10 @@ BEGIN
         RAISE EXCEPTION 'a priority is 0 (first) to 9 (last)' USING ERRCODE = 'FL400';
     ELSIF run_at IS NOT NULL AND delay IS NOT NULL THEN
         RAISE EXCEPTION 'give run_at or delay, not both' USING ERRCODE = 'FL400';
-    ELSIF NOT isfinite(coalesce(run_at, faultline.clock() + coalesce(delay, interval '0'))) THEN
-        RAISE EXCEPTION 'run_at must be a moment, not infinity' USING ERRCODE = 'FL400';
-    ELSIF delay < interval '0' THEN
-        RAISE EXCEPTION 'a delay cannot be negative' USING ERRCODE = 'FL400';
+    ELSIF run_at NOT BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 23:59:59+00' THEN
+        RAISE EXCEPTION 'run_at is a moment between the years 1970 and 9999' USING ERRCODE = 'FL400';
+    ELSIF delay NOT BETWEEN interval '0' AND interval '3650 days' THEN
+        RAISE EXCEPTION 'a delay is 0 to 3650 days' USING ERRCODE = 'FL400';
     ELSIF attempts_max NOT BETWEEN 1 AND 1000000 THEN
         RAISE EXCEPTION 'attempts_max is 1 to 1000000' USING ERRCODE = 'FL400';
     ELSIF ttl_ms NOT BETWEEN 100 AND 86400000 THEN
@@ -83,8 +83,13 @@ BEGIN
         RAISE EXCEPTION 'run_max is 100 ms to 365 days' USING ERRCODE = 'FL400';
     ELSIF delivery IS NULL OR delivery NOT IN ('at_least_once', 'at_most_once', 'hold') THEN
         RAISE EXCEPTION 'delivery is at_least_once, at_most_once or hold' USING ERRCODE = 'FL400';
-    ELSIF octet_length(idempotency_key) NOT BETWEEN 1 AND 256 THEN
-        RAISE EXCEPTION 'an idempotency key has 1 to 256 bytes' USING ERRCODE = 'FL400';
+    ELSIF octet_length(idempotency_key) NOT BETWEEN 1 AND 256 OR idempotency_key ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'an idempotency key has 1 to 256 bytes and no control characters' USING ERRCODE = 'FL400';
+    ELSIF array_ndims(tags) > 1 OR cardinality(tags) > 32
+          OR EXISTS (SELECT FROM unnest(tags) AS t(tag)
+                      WHERE t.tag IS NULL OR octet_length(t.tag) NOT BETWEEN 1 AND 128 OR t.tag ~ '[[:cntrl:]]') THEN
+        RAISE EXCEPTION 'there are at most 32 tags, each of 1 to 128 bytes and without control characters'
+            USING ERRCODE = 'FL400';
     END IF;
 
     target := CASE WHEN idempotency_key IS NULL THEN floor(random() * meta.buckets)::smallint

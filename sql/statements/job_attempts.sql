@@ -1,3 +1,5 @@
+-- What became of a job, attempt by attempt: its rows in the ledger, in the order of their tokens.
+--
 -- $1 bucket  $2 job
 SELECT l.token, l.lease_id, l.attempt, l.outcome::text, l.state::text, l.worker, l.started_at, l.ended_at, l.error,
        l.requeues

@@ -1,3 +1,5 @@
+-- The effects that a job has announced and recorded, oldest first.
+--
 -- $1 bucket  $2 job
 SELECT e.key, e.token, e.worker, e.started_at, e.recorded_at, e.result
   FROM faultline.effects e

@@ -13,7 +13,7 @@ SELECT v.id, v.queue, v.kind, v.state::text, v.priority, v.attempt, v.attempts_m
               j.last_error, j.progress, j.progress_note, j.cancel_requested_at, j.cancel_reason,
               j.idempotency_key, j.tags, j.lease_ttl_ms, j.run_max_ms, j.requeues
          FROM faultline.jobs j
-        WHERE j.bucket = $1::smallint AND j.id = mine.id
+        WHERE j.bucket = $1::smallint AND j.id = mine.id AND j.queue <> ''
        UNION ALL
        SELECT * FROM (
               SELECT l.job_id, l.queue, l.kind, l.state::text, l.priority, l.attempt, l.attempts_max, l.token,

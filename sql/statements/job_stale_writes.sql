@@ -1,3 +1,5 @@
+-- The evidence about one job: every write that came too late for it, oldest first.
+--
 -- $1 bucket  $2 job
 SELECT s.at, s.job_id, s.verb, s.reason::text, s.queue, s.token, s.lease_id, s.worker, s.current_token,
        s.current_lease_id, s.current_worker, s.current_state::text

@@ -9,7 +9,9 @@
 WITH target AS MATERIALIZED (
     SELECT j.*, q.key_retention_ms
       FROM faultline.jobs j
-      JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = j.queue
+     CROSS JOIN LATERAL (
+           SELECT s.key_retention_ms FROM faultline.queues s
+            WHERE s.bucket = $1::smallint AND s.name = j.queue LIMIT 1) AS q
      WHERE j.bucket = $1::smallint AND j.id = ANY ($2::uuid[])
      ORDER BY j.id
        FOR UPDATE OF j

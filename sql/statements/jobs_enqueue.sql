@@ -9,7 +9,7 @@ WITH added AS (
            bucket, id, queue, kind, payload, encoding, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms,
            backoff_base_ms, backoff_max_ms, delivery, tags)
     SELECT $1::smallint, new.id, new.queue, new.kind, new.payload,
-           CASE WHEN new.is_bytes THEN 'bytes' ELSE 'json' END::faultline.encoding, new.priority,
+           CASE WHEN new.is_bytes THEN 'bytes'::faultline.encoding ELSE 'json' END, new.priority,
            coalesce(new.run_at, faultline.clock() + new.delay_ms * interval '1 millisecond'),
            new.attempts_max, new.lease_ttl_ms, new.run_max_ms, new.backoff_base_ms, new.backoff_max_ms,
            new.delivery,

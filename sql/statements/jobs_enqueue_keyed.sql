@@ -1,9 +1,9 @@
 -- Adds the jobs whose key keys_take could take, and says of every one which job its key belongs to and
--- whether that job was submitted with the same kind and payload.
+-- with which kind and payload that job was submitted.
 --
 -- $1 to $16 as in jobs_enqueue  $17 keys  $18 fingerprints
 WITH mine AS MATERIALIZED (
-    SELECT new.*, k.job_id, k.fingerprint = new.print AS same
+    SELECT new.*, k.job_id, k.fingerprint
       FROM unnest($2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::boolean[], $7::smallint[],
                   $8::timestamptz[], $9::bigint[], $10::integer[], $11::integer[], $12::bigint[], $13::integer[],
                   $14::integer[], $15::faultline.delivery[], $16::text[], $17::text[], $18::bytea[])
@@ -17,7 +17,7 @@ WITH mine AS MATERIALIZED (
            bucket, id, queue, kind, payload, encoding, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms,
            backoff_base_ms, backoff_max_ms, delivery, tags, idempotency_key)
     SELECT $1::smallint, m.id, m.queue, m.kind, m.payload,
-           CASE WHEN m.is_bytes THEN 'bytes' ELSE 'json' END::faultline.encoding, m.priority,
+           CASE WHEN m.is_bytes THEN 'bytes'::faultline.encoding ELSE 'json' END, m.priority,
            coalesce(m.run_at, faultline.clock() + m.delay_ms * interval '1 millisecond'),
            m.attempts_max, m.lease_ttl_ms, m.run_max_ms, m.backoff_base_ms, m.backoff_max_ms, m.delivery,
            CASE WHEN m.tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(m.tags::jsonb)) END, m.key
@@ -29,4 +29,4 @@ WITH mine AS MATERIALIZED (
     INSERT INTO faultline.tallies (bucket, queue, available)
     SELECT $1::smallint, a.queue, count(*) FROM added a GROUP BY a.queue
 )
-SELECT m.id, m.job_id, m.same FROM mine m
+SELECT m.id, m.job_id, m.fingerprint FROM mine m

@@ -9,25 +9,30 @@
 -- Rows are found by primary key alone. That a token is above 0 and below the last one says nothing about
 -- jobs and much to the planner: that few rows come from the caller, each to be looked up.
 --
--- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 succeeded (else cancelled)  $6 results  $7 errors
+-- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 succeeded (else cancelled)
+-- $6 results, NULL: there are none  $7 errors, NULL: there are none
 WITH ended AS (
     DELETE FROM faultline.jobs j
-     USING unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::boolean[], $6::bytea[], $7::text[])
-           AS mine(id, token, lease_id, succeeded, result, error)
+     USING unnest($2::uuid[], $3::bigint[], $4::uuid[], $6::bytea[], $7::text[])
+           AS mine(id, token, lease_id, result, error)
      WHERE mine.token > 0 AND mine.token <= 9223372036854775807
        AND j.bucket = $1::smallint AND j.id = mine.id
        AND j.token = mine.token AND j.lease_id = mine.lease_id
        AND j.lease_expires_at > faultline.clock()
-       AND NOT (mine.succeeded AND j.cancel_requested_at IS NOT NULL)
-    RETURNING j.*, mine.succeeded, mine.result, mine.error
+       AND NOT ($5::boolean AND j.cancel_requested_at IS NOT NULL)
+    -- What is read most often comes first: the rows below are unpacked from the left.
+    RETURNING j.id, j.lease_expires_at, j.queue, j.idempotency_key, j.token, j.lease_id, j.attempt, j.requeues,
+              j.worker, j.claimed_at, mine.error, j.cancel_reason, mine.result, j.priority, j.delivery, j.encoding,
+              j.attempts_max, j.lease_ttl_ms, j.run_max_ms, j.backoff_base_ms, j.backoff_max_ms, j.run_at,
+              j.created_at, j.kind, j.tags, j.payload
 ), booked AS (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
            error, result, priority, delivery, encoding, attempts_max, lease_ttl_ms, run_max_ms,
            backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, payload)
     SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt,
-           CASE WHEN e.succeeded THEN 'succeeded' ELSE 'cancelled' END::faultline.outcome,
-           CASE WHEN e.succeeded THEN 'succeeded' ELSE 'cancelled' END::faultline.job_state,
+           CASE WHEN $5::boolean THEN 'succeeded'::faultline.outcome ELSE 'cancelled' END,
+           CASE WHEN $5::boolean THEN 'succeeded'::faultline.job_state ELSE 'cancelled' END,
            e.requeues, e.queue, e.worker, e.claimed_at, coalesce(e.error, e.cancel_reason), e.result,
            e.priority, e.delivery, e.encoding, e.attempts_max, e.lease_ttl_ms, e.run_max_ms,
            e.backoff_base_ms, e.backoff_max_ms, e.run_at, e.created_at, e.kind, e.idempotency_key, e.tags,
@@ -51,8 +56,8 @@ WITH ended AS (
      WHERE old.bucket = $1::smallint
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, running, succeeded, cancelled)
-    SELECT $1::smallint, e.queue, -count(*), count(*) FILTER (WHERE e.succeeded),
-           count(*) FILTER (WHERE NOT e.succeeded)
+    SELECT $1::smallint, e.queue, -count(*), count(*) FILTER (WHERE $5::boolean),
+           count(*) FILTER (WHERE NOT $5::boolean)
       FROM ended e GROUP BY e.queue
 )
 SELECT e.id, (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM ended first) FROM ended e

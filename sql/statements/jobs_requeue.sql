@@ -6,7 +6,7 @@
 WITH target AS MATERIALIZED (
     SELECT j.id, j.state, j.token, j.requeues, j.queue
       FROM faultline.jobs j
-     WHERE j.bucket = $1::smallint AND j.id = ANY ($2::uuid[])
+     WHERE j.bucket = $1::smallint AND j.id = ANY ($2::uuid[]) AND j.queue <> ''
      ORDER BY j.id
        FOR UPDATE
 ), returned AS (

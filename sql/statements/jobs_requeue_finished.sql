@@ -1,5 +1,5 @@
--- Brings finished jobs back from the ledger, where their end stays. If two do it at once, the second
--- finds the live row, or fails on the ledger's primary key and is run again by the store.
+-- Brings finished jobs back from the ledger, where their end stays. If two do it at once, the second waits
+-- for the first and then adds nothing, or fails on the ledger's primary key; the store looks again.
 --
 -- $1 bucket  $2 jobs  $3 who
 WITH last AS MATERIALIZED (
@@ -42,4 +42,5 @@ WITH last AS MATERIALIZED (
            -count(*) FILTER (WHERE l.state = 'cancelled')
       FROM added a JOIN last l ON l.job_id = a.id GROUP BY a.queue
 )
-SELECT l.job_id, l.token >= 9223372036854775806 AS exhausted FROM last l
+SELECT l.job_id, l.token >= 9223372036854775806 AS exhausted, a.id IS NOT NULL AS requeued
+  FROM last l LEFT JOIN added a ON a.id = l.job_id

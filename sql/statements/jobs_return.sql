@@ -33,7 +33,9 @@ WITH held AS MATERIALIZED (
               AND t.token = mine.token AND t.lease_id = mine.lease_id
               AND t.lease_expires_at > faultline.clock() AND t.cancel_requested_at IS NULL
               FOR UPDATE) AS j
-      JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = j.queue
+     CROSS JOIN LATERAL (
+           SELECT s.attempts_max, s.backoff_base_ms, s.backoff_max_ms FROM faultline.queues s
+            WHERE s.bucket = $1::smallint AND s.name = j.queue LIMIT 1) AS q
 ), returned AS (
     UPDATE faultline.jobs j
        SET state = held.next_state,

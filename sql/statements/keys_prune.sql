@@ -1,3 +1,5 @@
+-- Retires idempotency keys whose time is over, in batches; two that prune at once pass over each other's.
+--
 -- $1 bucket  $2 keys at most
 WITH old AS MATERIALIZED (
     SELECT k.queue, k.key FROM faultline.idempotency_keys k

@@ -37,7 +37,10 @@ WITH ripe AS MATERIALIZED (
                       coalesce(j.backoff_max_ms, q.backoff_max_ms)) AS next_run_at,
                   q.key_retention_ms
              FROM faultline.jobs j
-             JOIN faultline.queues q ON q.bucket = $1::smallint AND q.name = j.queue
+            CROSS JOIN LATERAL (
+                  SELECT s.attempts_max, s.backoff_base_ms, s.backoff_max_ms, s.key_retention_ms
+                    FROM faultline.queues s
+                   WHERE s.bucket = $1::smallint AND s.name = j.queue LIMIT 1) AS q
             WHERE j.bucket = $1::smallint AND j.id = held.id
               AND j.lease_id = ripe.lease_id AND j.lease_expires_at <= faultline.clock()
               FOR UPDATE OF j SKIP LOCKED) AS gone ON held.lease_expires_at <= faultline.clock()
@@ -95,17 +98,19 @@ WITH ripe AS MATERIALIZED (
            min(l.lease_expires_at) FILTER (WHERE l.live_id IS NOT NULL AND l.id IS NULL) AS next_check_at,
            array_agg(l.live_id) FILTER (WHERE l.live_id IS NOT NULL AND l.id IS NULL) AS job_ids
       FROM looked l GROUP BY l.check_at, l.lease_id
-), kept AS (
-    UPDATE faultline.grants g
-       SET check_at = after.next_check_at, job_ids = after.job_ids
-      FROM after
-     WHERE g.bucket = $1::smallint AND g.check_at = after.check_at AND g.lease_id = after.lease_id
-       AND after.next_check_at IS NOT NULL
 ), closed AS (
+    -- One walk over the ripe claims, whatever the planner thinks; a join (and IN alone is one) might walk over all
+    -- claims, once for each.
     DELETE FROM faultline.grants g
-     USING after
-     WHERE g.bucket = $1::smallint AND g.check_at = after.check_at AND g.lease_id = after.lease_id
-       AND after.next_check_at IS NULL
+     WHERE g.bucket = $1::smallint AND g.check_at <= faultline.clock()
+       AND (g.lease_id IN (SELECT r.lease_id FROM ripe r)) IS TRUE
+    RETURNING g.lease_id
+), kept AS (
+    -- From the rows that are gone, because the new one may have the same key.
+    INSERT INTO faultline.grants (bucket, check_at, lease_id, job_ids)
+    SELECT $1::smallint, a.next_check_at, a.lease_id, a.job_ids
+      FROM closed c JOIN after a ON a.lease_id = c.lease_id
+     WHERE a.next_check_at IS NOT NULL
 )
 -- The claims looked at come back as a count even where nothing had expired: a full sweep means that
 -- there may be more.

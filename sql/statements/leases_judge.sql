@@ -54,5 +54,6 @@ WITH judged AS MATERIALIZED (
      WHERE g.reason IS NOT NULL
 )
 SELECT g.id, g.reason::text, coalesce(g.committed, false) AS committed, g.current_token, g.current_worker,
-       g.current_state::text, g.reason = 'cancelled' AND g.current_state = 'running' AS cancel_is_open
+       g.current_state::text, g.reason = 'cancelled' AND g.current_state = 'running' AS cancel_is_open,
+       g.token, g.lease_id
   FROM judged g

@@ -72,7 +72,8 @@ class Checker {
   }
 
   void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
       ++at_;
     }
   }
@@ -158,10 +159,14 @@ class Checker {
     for (std::size_t i = at; i < at + 4; ++i) {
       const char c = text_[i];
       std::uint32_t digit = 0;
-      if (c >= '0' && c <= '9') digit = static_cast<std::uint32_t>(c - '0');
-      else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint32_t>(c - 'a') + 10U;
-      else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint32_t>(c - 'A') + 10U;
-      else return std::nullopt;
+      if (c >= '0' && c <= '9')
+        digit = static_cast<std::uint32_t>(c - '0');
+      else if (c >= 'a' && c <= 'f')
+        digit = static_cast<std::uint32_t>(c - 'a') + 10U;
+      else if (c >= 'A' && c <= 'F')
+        digit = static_cast<std::uint32_t>(c - 'A') + 10U;
+      else
+        return std::nullopt;
       unit = unit * 16U + digit;
     }
     return unit;
@@ -177,7 +182,8 @@ class Checker {
     if (text_[at_] == '-') ++at_;
     if (at_ < text_.size() && text_[at_] == '0') {
       ++at_;
-      if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') return refuse("a number begins with a zero");
+      if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9')
+        return refuse("a number begins with a zero");
     } else if (digits() == 0) {
       return refuse("a digit was expected");
     }

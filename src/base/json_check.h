@@ -15,7 +15,8 @@ struct JsonProblem {
 /// Whether bytes are one JSON text (RFC 8259): valid UTF-8, well-formed, nested at most `depth_max` deep.
 /// Reads the bytes once, builds nothing and does not recurse, so that a hostile text costs no more than
 /// an honest one. The text itself is never changed: what was submitted is what a handler gets.
-[[nodiscard]] std::optional<JsonProblem> find_json_problem(std::span<const std::byte> text, std::size_t depth_max);
+[[nodiscard]] std::optional<JsonProblem> find_json_problem(std::span<const std::byte> text,
+                                                           std::size_t depth_max);
 
 /// The offset of the first byte that is not part of valid UTF-8.
 [[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::span<const std::byte> text);

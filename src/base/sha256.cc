@@ -1,9 +1,9 @@
 #include "base/sha256.h"
 
-#include <openssl/evp.h>
-
 #include <memory>
 #include <stdexcept>
+
+#include <openssl/evp.h>
 
 namespace faultline {
 

@@ -17,9 +17,7 @@ int hex_value(char c) {
   return -1;
 }
 
-constexpr bool dash_before(std::size_t byte) {
-  return byte == 4 || byte == 6 || byte == 8 || byte == 10;
-}
+constexpr bool dash_before(std::size_t byte) { return byte == 4 || byte == 6 || byte == 8 || byte == 10; }
 
 }  // namespace
 

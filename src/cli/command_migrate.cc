@@ -18,6 +18,8 @@ std::string_view to_string(schema::MigrateError::Code code) {
       return "foreign_schema";
     case Code::usage:
       return "wrong_usage";
+    case Code::permission_denied:
+      return "permission_denied";
     case Code::database:
       return "database";
   }

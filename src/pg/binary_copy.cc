@@ -16,6 +16,19 @@ BinaryCopy& BinaryCopy::add_jsonb(std::string_view json) {
   return *this;
 }
 
+BinaryCopy& BinaryCopy::add_text_array(const std::vector<std::string>& values) {
+  const std::size_t at = buffer_.size();
+  append_big_endian(buffer_, std::uint32_t{0});
+  append_big_endian(buffer_, std::uint32_t{1});  // dimensions
+  append_big_endian(buffer_, std::uint32_t{0});  // no NULL among the elements
+  append_big_endian(buffer_, static_cast<std::uint32_t>(Type::text));
+  append_big_endian(buffer_, static_cast<std::uint32_t>(values.size()));
+  append_big_endian(buffer_, std::uint32_t{1});  // the first index
+  for (const std::string& value : values) append_sized_value(buffer_, std::string_view{value});
+  store_big_endian(buffer_, at, static_cast<std::uint32_t>(buffer_.size() - at - 4));
+  return *this;
+}
+
 BinaryCopy& BinaryCopy::add_null() {
   append_big_endian(buffer_, kNullLength);
   return *this;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pg/encoding.h"
 #include "pg/types.h"
@@ -34,6 +35,7 @@ class BinaryCopy {
   BinaryCopy& add(const Uuid& value) { return add_value(value); }
   BinaryCopy& add(DatabaseTime value) { return add_value(value); }
   BinaryCopy& add_jsonb(std::string_view json);
+  BinaryCopy& add_text_array(const std::vector<std::string>& values);
   BinaryCopy& add_null();
   template <class T>
   BinaryCopy& add(const std::optional<T>& value) {

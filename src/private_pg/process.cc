@@ -73,6 +73,7 @@ struct ExecPlan {
   int input = -1;
   int output = -1;
   bool die_with_parent = false;
+  pid_t parent = 0;
 };
 
 std::vector<char*> pointers_to(std::vector<std::string>& strings) {
@@ -101,7 +102,10 @@ void exec_as_planned(const ExecPlan& plan) {
   reset_signals();
   if (::dup2(plan.input, 0) < 0 || ::dup2(plan.output, 1) < 0 || ::dup2(plan.output, 2) < 0) return;
   if (!become(*plan.user)) return;
-  if (plan.die_with_parent) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (plan.die_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != plan.parent) ::_exit(127);  // it died before we asked
+  }
   ::umask(077);
   if (::chdir("/") != 0) return;
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -159,7 +163,8 @@ std::expected<Spawned, std::string> spawn(const Command& command, bool detached)
                       .user = command.user,
                       .input = null.get(),
                       .output = command.output >= 0 ? command.output : null.get(),
-                      .die_with_parent = !detached};
+                      .die_with_parent = !detached,
+                      .parent = ::getpid()};
 
   Spawned spawned;
   spawned.child = ::fork();

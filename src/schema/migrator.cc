@@ -18,11 +18,18 @@ using pg::Statement;
 constexpr std::int64_t kMigratorLock = 0x6661756c746c696e;
 
 constexpr Statement kTakeTurn{"", "SELECT pg_advisory_xact_lock($1::bigint)"};
-constexpr Statement kHasMigrations{"", "SELECT to_regclass('faultline.migrations') IS NOT NULL"};
-constexpr Statement kReadMigrations{"", "SELECT m.version, m.checksum FROM faultline.migrations m ORDER BY m.version"};
+// Reads the catalog itself: to_regclass() answers from a cache, which a wait for the turn does not refresh,
+// so that who waited would not see what the one before has made.
+constexpr Statement kHasMigrations{"",
+                                   "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN "
+                                   "pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+                                   " WHERE n.nspname = 'faultline' AND c.relname = 'migrations')"};
+constexpr Statement kReadMigrations{
+    "", "SELECT m.version, m.checksum FROM faultline.migrations m ORDER BY m.version"};
 constexpr Statement kSetLocal{"", "SELECT set_config($1::text, $2::text, true)"};
 constexpr Statement kRecord{
-    "", "INSERT INTO faultline.migrations (version, name, checksum) VALUES ($1::integer, $2::text, $3::text)"};
+    "",
+    "INSERT INTO faultline.migrations (version, name, checksum) VALUES ($1::integer, $2::text, $3::text)"};
 
 constexpr std::string_view kMigrationsTable =
     "CREATE SCHEMA IF NOT EXISTS faultline;\n"
@@ -33,16 +40,18 @@ constexpr std::string_view kMigrationsTable =
     "    applied_at timestamptz NOT NULL DEFAULT now()\n"
     ");\n";
 
-std::string checksum(const sql::Migration& migration) {
-  return to_hex(sha256({bytes_of(migration.sql)}));
-}
+std::string checksum(const sql::Migration& migration) { return to_hex(sha256({bytes_of(migration.sql)})); }
 
 MigrateError from_database(const pg::Error& error) {
   MigrateError result{.message = error.describe()};
   if (error.code == pg::Errc::insufficient_privilege) {
+    result.code = MigrateError::Code::permission_denied;
     result.hint = "migrate as the database's owner or a superuser; the first migration also makes roles";
   } else if (error.code == pg::Errc::lock_not_available) {
     result.hint = "somebody holds a table that the migration needs; end long transactions and run it again";
+  } else if (error.code == pg::Errc::deadline_exceeded) {
+    result.hint =
+        "another migrator, or a long transaction, is in the way; look at pg_stat_activity and run it again";
   } else if (error.code == pg::Errc::read_only) {
     result.hint = "this is a standby or a read-only session; migrate on the primary";
   }
@@ -68,11 +77,10 @@ pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline
 std::optional<MigrateError> refuse_unknown(const Applied& applied) {
   const int newest = applied.empty() ? 0 : applied.rbegin()->first;
   if (newest > version_of_program()) {
-    return MigrateError{
-        .code = MigrateError::Code::newer_schema,
-        .message = "the database has schema version " + std::to_string(newest) + ", this program speaks version " +
-                   std::to_string(version_of_program()),
-        .hint = "use a newer faultline; an old one does not touch a newer schema"};
+    return MigrateError{.code = MigrateError::Code::newer_schema,
+                        .message = "the database has schema version " + std::to_string(newest) +
+                                   ", this program speaks version " + std::to_string(version_of_program()),
+                        .hint = "use a newer faultline; an old one does not touch a newer schema"};
   }
   for (const sql::Migration& migration : sql::kMigrations) {
     const auto found = applied.find(migration.version);
@@ -87,21 +95,43 @@ std::optional<MigrateError> refuse_unknown(const Applied& applied) {
   return std::nullopt;
 }
 
+/// The settings that a migration runs with, until the end of its transaction.
+std::vector<std::pair<std::string, std::string>> settings_of(const MigrateOptions& options) {
+  return {{"lock_timeout", std::to_string(options.lock_timeout.count())},
+          {"faultline.buckets", std::to_string(options.buckets)}};
+}
+
+pg::Expected<void> set_local(pg::Connection& connection, const MigrateOptions& options, Deadline deadline) {
+  for (const auto& [name, value] : settings_of(options)) {
+    if (auto set = connection.exec(kSetLocal, Params{}.add(name).add(value), deadline); !set) {
+      return std::unexpected(std::move(set.error()));
+    }
+  }
+  return {};
+}
+
+/// Reads what was applied, and waits no longer for it than a migration does for a table.
+pg::Expected<Applied> read_applied_shortly(pg::Connection& connection, const MigrateOptions& options,
+                                           Deadline deadline) {
+  if (auto begun = connection.begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
+  auto set = set_local(connection, options, deadline);
+  auto applied = set ? read_applied(connection, deadline) : std::unexpected(std::move(set.error()));
+  connection.rollback(deadline);
+  return applied;
+}
+
 /// Applies the next migration that is missing, or none. One transaction.
-pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connection, const MigrateOptions& options,
-                                                         std::optional<MigrateError>& refusal, Deadline deadline) {
+pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connection,
+                                                         const MigrateOptions& options,
+                                                         std::optional<MigrateError>& refusal,
+                                                         Deadline deadline) {
   const auto in_transaction = [&]() -> pg::Expected<std::optional<AppliedMigration>> {
     // Waiting for another migrator blocks nobody, so it may take as long as the caller waits.
     if (auto turn = connection.exec(kTakeTurn, Params{}.add(kMigratorLock), deadline); !turn) {
       return std::unexpected(std::move(turn.error()));
     }
-    const auto timeout = std::to_string(options.lock_timeout.count());
-    for (const auto& [name, value] : {std::pair{"lock_timeout", timeout},
-                                      std::pair{"faultline.buckets", std::to_string(options.buckets)}}) {
-      if (auto set = connection.exec(kSetLocal, Params{}.add(name).add(value), deadline); !set) {
-        return std::unexpected(std::move(set.error()));
-      }
-    }
+    if (auto set = set_local(connection, options, deadline); !set)
+      return std::unexpected(std::move(set.error()));
     auto applied = read_applied(connection, deadline);
     if (!applied) return std::unexpected(std::move(applied.error()));
     refusal = refuse_unknown(*applied);
@@ -115,7 +145,8 @@ pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connect
         return std::unexpected(std::move(done.error()));
       }
       auto recorded = connection.exec(
-          kRecord, Params{}.add(std::int32_t{migration.version}).add(migration.name).add(checksum(migration)), deadline);
+          kRecord, Params{}.add(std::int32_t{migration.version}).add(migration.name).add(checksum(migration)),
+          deadline);
       if (!recorded) return std::unexpected(std::move(recorded.error()));
       return AppliedMigration{.version = migration.version, .name = std::string{migration.name}};
     }
@@ -128,7 +159,8 @@ pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connect
     connection.rollback(deadline);
     return result;
   }
-  if (auto committed = connection.commit(deadline); !committed) return std::unexpected(std::move(committed.error()));
+  if (auto committed = connection.commit(deadline); !committed)
+    return std::unexpected(std::move(committed.error()));
   return result;
 }
 
@@ -137,16 +169,38 @@ bool worth_another_try(const pg::Error& error) {
          error.code == pg::Errc::serialization_failure;
 }
 
-std::string dry_run_sql(const Applied& applied) {
+/// A table in use is waited for in short turns, so that the waiting migration holds up nobody.
+template <class Step>
+auto in_short_turns(Deadline deadline, const Step& step) -> decltype(step()) {
+  std::optional<pg::Error> in_the_way;
+  for (;;) {
+    auto result = step();
+    if (result) return result;
+    const bool time_is_left = Deadline::clock::now() < deadline;
+    if (time_is_left && worth_another_try(result.error())) {
+      in_the_way = std::move(result.error());
+      continue;
+    }
+    // That the time is over says less than what it was lost with.
+    if (result.error().code == pg::Errc::deadline_exceeded && in_the_way)
+      return std::unexpected(std::move(*in_the_way));
+    return result;
+  }
+}
+
+std::string dry_run_sql(const Applied& applied, const MigrateOptions& options) {
   std::string text;
   for (const sql::Migration& migration : sql::kMigrations) {
     if (applied.contains(migration.version)) continue;
     if (text.empty()) text = kMigrationsTable;
     const std::string version = std::to_string(migration.version);
     const std::string name{migration.name};
-    text += "\n-- migration " + version + " " + name + "\nBEGIN;\n" + std::string{migration.sql} + "\n";
-    text += "INSERT INTO faultline.migrations (version, name, checksum) VALUES (" + version + ", '" + name + "', '" +
-            checksum(migration) + "');\nCOMMIT;\n";
+    text += "\n-- migration " + version + " " + name + "\nBEGIN;\n";
+    for (const auto& [setting, value] : settings_of(options))
+      text += "SET LOCAL " + setting + " = '" + value + "';\n";
+    text += std::string{migration.sql} + "\n";
+    text += "INSERT INTO faultline.migrations (version, name, checksum) VALUES (" + version + ", '" + name +
+            "', '" + checksum(migration) + "');\nCOMMIT;\n";
   }
   return text;
 }
@@ -162,14 +216,15 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
                                         .message = std::to_string(options.buckets) + " buckets cannot be",
                                         .hint = "a schema has 1 to 4096 buckets; a single server needs 1"});
   }
-  auto applied = read_applied(connection, deadline);
+  auto applied =
+      in_short_turns(deadline, [&] { return read_applied_shortly(connection, options, deadline); });
   if (!applied) return std::unexpected(from_database(applied.error()));
   if (auto refusal = refuse_unknown(*applied)) return std::unexpected(std::move(*refusal));
 
   MigrateReport report{.version_before = static_cast<int>(applied->size())};
   if (options.dry_run) {
     report.version_after = report.version_before;
-    report.sql = dry_run_sql(*applied);
+    report.sql = dry_run_sql(*applied, options);
     for (const sql::Migration& migration : sql::kMigrations) {
       if (!applied->contains(migration.version)) {
         report.applied.push_back({.version = migration.version, .name = std::string{migration.name}});
@@ -180,9 +235,7 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
 
   std::optional<MigrateError> refusal;
   for (;;) {
-    auto next = apply_next(connection, options, refusal, deadline);
-    // A table in use is waited for in short turns, so that the waiting migration holds up nobody.
-    if (!next && worth_another_try(next.error()) && Deadline::clock::now() < deadline) continue;
+    auto next = in_short_turns(deadline, [&] { return apply_next(connection, options, refusal, deadline); });
     if (!next) return std::unexpected(from_database(next.error()));
     if (refusal) return std::unexpected(std::move(*refusal));
     if (!*next) break;
@@ -199,9 +252,10 @@ std::expected<void, MigrateError> check(pg::Connection& connection, Deadline dea
   if (static_cast<int>(applied->size()) == version_of_program()) return {};
   return std::unexpected(MigrateError{
       .code = MigrateError::Code::older_schema,
-      .message = applied->empty() ? std::string{"the database has no Faultline schema"}
-                                  : "the database has schema version " + std::to_string(applied->size()) +
-                                        ", this program needs version " + std::to_string(version_of_program()),
+      .message = applied->empty()
+                     ? std::string{"the database has no Faultline schema"}
+                     : "the database has schema version " + std::to_string(applied->size()) +
+                           ", this program needs version " + std::to_string(version_of_program()),
       .hint = "run `faultline migrate` on it"});
 }
 

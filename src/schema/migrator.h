@@ -34,11 +34,12 @@ struct MigrateReport {
 
 struct MigrateError {
   enum class Code {
-    newer_schema,    ///< the database is ahead of this program
-    older_schema,    ///< the database is behind this program and was not to be changed
-    foreign_schema,  ///< a migration was applied that differs from this program's
-    usage,           ///< options that cannot be
-    database,        ///< the database said no
+    newer_schema,       ///< the database is ahead of this program
+    older_schema,       ///< the database is behind this program and was not to be changed
+    foreign_schema,     ///< a migration was applied that differs from this program's
+    usage,              ///< options that cannot be
+    permission_denied,  ///< this login may not do it
+    database,           ///< the database said no
   };
   Code code = Code::database;
   std::string message;
@@ -53,7 +54,8 @@ struct MigrateError {
 /// Brings the database to the version of this program, each migration in a transaction of its own.
 /// Any number of migrators may run at the same time: one works, the others wait and find it done.
 [[nodiscard]] std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection,
-                                                                 const MigrateOptions& options, Deadline deadline);
+                                                                 const MigrateOptions& options,
+                                                                 Deadline deadline);
 
 /// Refuses a database whose schema is not the one that this program speaks, and says what to do.
 [[nodiscard]] std::expected<void, MigrateError> check(pg::Connection& connection, Deadline deadline);

@@ -3,27 +3,9 @@
 #include "pg/retry.h"
 #include "schema/migrator.h"
 #include "sql/statements.h"
+#include "store/plan_settings.h"
 
 namespace faultline::store {
-namespace {
-
-/// How every statement of the store is planned: by the shape of its text and the schema's indexes, never
-/// by what ANALYZE last thought of the tables. A plan that was made on an empty queue must be right on a
-/// full one.
-std::vector<std::pair<std::string, std::string>> plan_settings() {
-  return {{"plan_cache_mode", "force_generic_plan"},
-          {"enable_seqscan", "off"},
-          {"enable_bitmapscan", "off"},
-          {"enable_hashjoin", "off"},
-          {"enable_mergejoin", "off"},
-          {"jit", "off"},
-          // What was acknowledged is on disk, whatever the database's default is: a claim that a crash
-          // forgets would give its token out a second time.
-          {"synchronous_commit", "on"},
-          {"idle_in_transaction_session_timeout", "60s"}};
-}
-
-}  // namespace
 
 Error translate(const pg::Error& error) {
   Error result{.message = error.describe()};
@@ -70,11 +52,13 @@ Error unknown_queue(std::string_view queue) {
           .hint = "make it first, or check the name"};
 }
 
-Backend::Backend(const StoreOptions& options, pg::Pool::Options pool) : options_(options), pool_(std::move(pool)) {}
+Backend::Backend(const StoreOptions& options, pg::Pool::Options pool)
+    : options_(options), pool_(std::move(pool)) {}
 
 Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
   pg::Pool::Options pool;
-  pool.connect = {.dsn = options.database, .application_name = options.application_name, .settings = plan_settings()};
+  pool.connect = {
+      .dsn = options.database, .application_name = options.application_name, .settings = plan_settings()};
   pool.connections_max = std::max<std::size_t>(options.connections_max, 1);
   std::unique_ptr<Backend> backend{new Backend(options, std::move(pool))};
   const Deadline deadline = backend->deadline();
@@ -82,8 +66,11 @@ Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
   auto connection = backend->acquire(deadline);
   if (!connection) return std::unexpected(translate(connection.error()));
   if (auto checked = schema::check(**connection, deadline); !checked) {
-    const bool broken = checked.error().code == schema::MigrateError::Code::database;
-    return std::unexpected(Error{.code = broken ? ErrorCode::unavailable : ErrorCode::wrong_schema,
+    using Code = schema::MigrateError::Code;
+    const Code code = checked.error().code;
+    return std::unexpected(Error{.code = code == Code::permission_denied ? ErrorCode::permission_denied
+                                         : code == Code::database        ? ErrorCode::unavailable
+                                                                         : ErrorCode::wrong_schema,
                                  .message = std::move(checked.error().message),
                                  .hint = std::move(checked.error().hint)});
   }
@@ -118,16 +105,23 @@ Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params par
 }
 
 std::optional<Error> Backend::check_queue_exists(std::string_view queue, Deadline deadline) {
-  {
-    const std::lock_guard lock{mutex_};
-    if (queues_.contains(queue)) return std::nullopt;
-  }
+  if (knows_queue(queue)) return std::nullopt;
+  if (auto learnt = learn_queues(deadline); !learnt) return std::move(learnt.error());
+  if (knows_queue(queue)) return std::nullopt;
+  return unknown_queue(queue);
+}
+
+bool Backend::knows_queue(std::string_view queue) {
+  const std::lock_guard lock{mutex_};
+  return queues_.contains(queue);
+}
+
+Expected<void> Backend::learn_queues(Deadline deadline) {
   auto rows = run(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
-  if (!rows) return std::move(rows.error());
+  if (!rows) return std::unexpected(std::move(rows.error()));
   const std::lock_guard lock{mutex_};
   for (int row = 0; row < rows->rows(); ++row) queues_.insert(rows->get<std::string>(row, 0));
-  if (queues_.contains(queue)) return std::nullopt;
-  return unknown_queue(queue);
+  return {};
 }
 
 void Backend::remember_queue(std::string_view queue) {

@@ -32,12 +32,17 @@ class Backend {
   /// The same for a unit that may as well be done twice: an unknown outcome, too, is run again.
   [[nodiscard]] Expected<std::vector<pg::Result>> run(const pg::Unit& unit, Deadline deadline,
                                                       Lane lane = Lane::general);
-  [[nodiscard]] Expected<pg::Result> run(const pg::Statement& statement, pg::Params params, Deadline deadline);
+  [[nodiscard]] Expected<pg::Result> run(const pg::Statement& statement, pg::Params params,
+                                         Deadline deadline);
 
-  [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) { return pool_.acquire(deadline); }
+  [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) {
+    return pool_.acquire(deadline);
+  }
 
   /// Queues are never dropped, so one that was seen once is there for good.
   [[nodiscard]] std::optional<Error> check_queue_exists(std::string_view queue, Deadline deadline);
+  [[nodiscard]] bool knows_queue(std::string_view queue);
+  [[nodiscard]] Expected<void> learn_queues(Deadline deadline);
   void remember_queue(std::string_view queue);
 
  private:

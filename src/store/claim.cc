@@ -10,8 +10,24 @@ namespace {
 
 // The columns of jobs_claim.
 enum Column : int {
-  kPaused, kCapped, kId, kToken, kAttempt, kAttemptsMax, kPriority, kRunAt, kCreatedAt, kClaimedAt, kLeaseExpiresAt,
-  kLeaseTtlMs, kRunMaxMs, kRequeues, kIsBytes, kKind, kPayload, kTags,
+  kPaused,
+  kCapped,
+  kId,
+  kToken,
+  kAttempt,
+  kAttemptsMax,
+  kPriority,
+  kRunAt,
+  kCreatedAt,
+  kClaimedAt,
+  kLeaseExpiresAt,
+  kLeaseTtlMs,
+  kRunMaxMs,
+  kRequeues,
+  kIsBytes,
+  kKind,
+  kPayload,
+  kTags,
 };
 
 ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg::Result& rows, int row) {
@@ -42,7 +58,8 @@ ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg:
 
 }  // namespace
 
-Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, pg::Unit& unit) {
+Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit,
+                              pg::Unit& unit) {
   Step step{.bucket = bucket, .limit = limit, .lease_id = Uuid::random()};
   step.begun = ClaimCursor::Clock::now();
   step.look = cursor_.next_look(request.queue, bucket, step.begun);
@@ -51,7 +68,11 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
     ++step.statements;
   }
   pg::Params params;
-  params.add(bucket).add(request.queue).add(request.worker).add(step.lease_id).add(static_cast<std::int64_t>(limit));
+  params.add(bucket)
+      .add(request.queue)
+      .add(request.worker)
+      .add(step.lease_id)
+      .add(static_cast<std::int64_t>(limit));
   params.begin_array(pg::Type::int2);
   for (int priority = 0; priority < kPriorities; ++priority) params.push(static_cast<std::int16_t>(priority));
   params.end_array();
@@ -63,8 +84,8 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
   return step;
 }
 
-Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step, const pg::Result& result,
-                                         std::vector<ClaimedJob>& jobs) {
+Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step,
+                                         const pg::Result& result, std::vector<ClaimedJob>& jobs) {
   if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
   const bool capped = result.get<bool>(0, kCapped);
   const std::size_t first_job = jobs.size();
@@ -77,17 +98,17 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
     if (capped && !result.get<bool>(0, kPaused)) return Next::look_again;
   }
   // An update gives its rows back in no order that means anything.
-  std::ranges::sort(jobs.begin() + static_cast<std::ptrdiff_t>(first_job), jobs.end(), {}, [](const ClaimedJob& job) {
-    return std::tuple{job.priority, job.run_at, job.lease.job};
-  });
+  std::ranges::sort(
+      jobs.begin() + static_cast<std::ptrdiff_t>(first_job), jobs.end(), {},
+      [](const ClaimedJob& job) { return std::tuple{job.priority, job.run_at, job.lease.job}; });
   const bool full = jobs.size() - first_job == step.limit;
   const bool again = cursor_.found(request.queue, step.bucket, step.look, jobs, first_job, full, step.begun,
                                    ClaimCursor::Clock::now());
   return again ? Next::look_again : Next::done;
 }
 
-Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& request, std::vector<ClaimedJob>& jobs,
-                                  Deadline deadline) {
+Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& request,
+                                  std::vector<ClaimedJob>& jobs, Deadline deadline) {
   for (;;) {
     pg::Unit unit;
     const Step step = add_step(request, bucket, request.limit - jobs.size(), unit);

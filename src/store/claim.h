@@ -26,11 +26,12 @@ class Claims {
     ClaimCursor::Clock::time_point begun;
     std::size_t statements = 0;
   };
-  [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, pg::Unit& unit);
+  [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit,
+                              pg::Unit& unit);
   enum class Next { done, look_again };
   /// Reads the claim's result, the last of the unit's, and appends its jobs.
-  [[nodiscard]] Expected<Next> read_step(const ClaimRequest& request, const Step& step, const pg::Result& result,
-                                         std::vector<ClaimedJob>& jobs);
+  [[nodiscard]] Expected<Next> read_step(const ClaimRequest& request, const Step& step,
+                                         const pg::Result& result, std::vector<ClaimedJob>& jobs);
   /// Claims on until the limit is reached or every bucket was looked at.
   [[nodiscard]] Expected<void> claim_from_buckets(const ClaimRequest& request, std::vector<ClaimedJob>& jobs,
                                                   Deadline deadline);

@@ -13,7 +13,8 @@ constexpr int kShareOfTime = 20;
 
 }  // namespace
 
-ClaimCursor::Look ClaimCursor::next_look(const std::string& queue, std::int16_t bucket, Clock::time_point now) {
+ClaimCursor::Look ClaimCursor::next_look(const std::string& queue, std::int16_t bucket,
+                                         Clock::time_point now) {
   const std::lock_guard lock{mutex_};
   Track& track = tracks_[{queue, bucket}];
   const bool short_of_work = !track.busy && !track.full_look_is_slow;

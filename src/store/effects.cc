@@ -11,10 +11,10 @@ using Indices = FencedBatch::Indices;
 
 /// The index of an item by job and key: one job may have several effects in a batch.
 template <class Items>
-std::optional<std::size_t> find_item(const Items& items, Indices indices, const Uuid& job, std::string_view key) {
-  const auto found = std::ranges::find_if(indices, [&](std::size_t i) {
-    return items[i].lease.job.value == job && items[i].key == key;
-  });
+std::optional<std::size_t> find_item(const Items& items, Indices indices, const Uuid& job,
+                                     std::string_view key) {
+  const auto found = std::ranges::find_if(
+      indices, [&](std::size_t i) { return items[i].lease.job.value == job && items[i].key == key; });
   if (found == indices.end()) return std::nullopt;
   return *found;
 }
@@ -49,6 +49,15 @@ std::optional<std::string> read_bytes(const pg::Result& rows, int row, int colum
   return std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Waits for the job rows in a statement of its own, in front of the one that looks at their effects: that
+/// one then sees what another call has written under the same lease meanwhile.
+void add_lock(const FencedBatch& batch, std::int16_t bucket, Indices indices, pg::Unit& unit) {
+  pg::Params params;
+  params.add(bucket).add_array(pg::Type::uuid, indices,
+                               [&](std::size_t i) { return batch.lease(i).job.value; });
+  unit.add(sql::kLeasesLock, std::move(params));
+}
+
 Expected<std::vector<Effect>> merge(std::vector<Effect> effects, Expected<std::vector<Verdict>> verdicts) {
   if (!verdicts) return std::unexpected(std::move(verdicts.error()));
   for (std::size_t i = 0; i < effects.size(); ++i) {
@@ -65,21 +74,26 @@ Expected<std::vector<Effect>> merge(std::vector<Effect> effects, Expected<std::v
 
 }  // namespace
 
-Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const EffectKey> keys, Deadline deadline) {
+Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const EffectKey> keys,
+                                            Deadline deadline) {
   if (auto problem = check_items(keys)) return std::unexpected(std::move(*problem));
   FencedBatch batch = batch_of(backend, "effect", keys);
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   std::vector<Effect> effects(keys.size());
   auto verdicts = batch.run(
       [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
+        add_lock(batch, bucket, indices, unit);
         pg::Params params = batch.fence_params(bucket, indices);
-        params.add_array(pg::Type::text, indices, [&](std::size_t i) { return std::string_view{keys[i].key}; });
+        params.add_array(pg::Type::text, indices,
+                         [&](std::size_t i) { return std::string_view{keys[i].key}; });
         unit.add(sql::kEffectsBegin, std::move(params));
       },
-      [&](std::span<const pg::Result> results, Indices indices, bool resent, std::vector<std::size_t>& acted) {
-        const pg::Result& rows = results.front();
+      [&](std::span<const pg::Result> results, Indices indices, bool resent,
+          std::vector<std::size_t>& acted) {
+        const pg::Result& rows = results.back();
         for (int row = 0; row < rows.rows(); ++row) {
-          const auto index = find_item(keys, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
+          const auto index =
+              find_item(keys, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
           if (!index) continue;
           Effect& effect = effects[*index];
           if (rows.get<bool>(row, 2)) {
@@ -90,7 +104,8 @@ Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const Ef
             const FenceToken begun_under{rows.get<std::int64_t>(row, 5)};
             // Sent again because the answer was lost: then it is this very call that began it.
             const bool own = resent && begun_under == keys[*index].lease.token;
-            effect = {.status = own ? Effect::Status::begun : Effect::Status::unknown, .begun_under = begun_under};
+            effect = {.status = own ? Effect::Status::begun : Effect::Status::unknown,
+                      .begun_under = begun_under};
           }
           acted.push_back(*index);
         }
@@ -103,23 +118,27 @@ Expected<std::vector<Effect>> record_effects(Backend& backend, std::span<const E
                                              Deadline deadline) {
   if (auto problem = check_items(results)) return std::unexpected(std::move(*problem));
   for (const EffectResult& result : results) {
-    if (auto problem = check_result(result.result, backend.limits())) return std::unexpected(std::move(*problem));
+    if (auto problem = check_result(result.result, backend.limits()))
+      return std::unexpected(std::move(*problem));
   }
   FencedBatch batch = batch_of(backend, "effect", results);
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   std::vector<Effect> effects(results.size());
   auto verdicts = batch.run(
       [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
+        add_lock(batch, bucket, indices, unit);
         pg::Params params = batch.fence_params(bucket, indices);
-        params.add_array(pg::Type::text, indices, [&](std::size_t i) { return std::string_view{results[i].key}; });
+        params.add_array(pg::Type::text, indices,
+                         [&](std::size_t i) { return std::string_view{results[i].key}; });
         params.add_array(pg::Type::bytea, indices,
                          [&](std::size_t i) { return std::as_bytes(std::span{results[i].result}); });
         unit.add(sql::kEffectsRecord, std::move(params));
       },
       [&](std::span<const pg::Result> answers, Indices indices, bool, std::vector<std::size_t>& acted) {
-        const pg::Result& rows = answers.front();
+        const pg::Result& rows = answers.back();
         for (int row = 0; row < rows.rows(); ++row) {
-          const auto index = find_item(results, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
+          const auto index =
+              find_item(results, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
           if (!index) continue;
           effects[*index] = {.status = Effect::Status::recorded, .result = read_bytes(rows, row, 3)};
           acted.push_back(*index);

@@ -6,7 +6,8 @@ namespace faultline::store {
 
 [[nodiscard]] Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const EffectKey> keys,
                                                           Deadline deadline);
-[[nodiscard]] Expected<std::vector<Effect>> record_effects(Backend& backend, std::span<const EffectResult> results,
+[[nodiscard]] Expected<std::vector<Effect>> record_effects(Backend& backend,
+                                                           std::span<const EffectResult> results,
                                                            Deadline deadline);
 
 }  // namespace faultline::store

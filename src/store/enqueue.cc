@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "pg/binary_copy.h"
@@ -25,6 +26,10 @@ std::int16_t some_bucket(const Backend& backend) {
   static std::atomic<unsigned> turn{static_cast<unsigned>(Uuid::random().bytes[0])};
   return static_cast<std::int16_t>(turn.fetch_add(1, std::memory_order_relaxed) %
                                    static_cast<unsigned>(backend.buckets()));
+}
+
+std::optional<std::int32_t> ms32(const std::optional<milliseconds>& value) {
+  return value ? std::optional{static_cast<std::int32_t>(value->count())} : std::nullopt;
 }
 
 /// A batch of jobs on its way into the database: what was asked, and the ids and places they get.
@@ -67,7 +72,8 @@ class Shipment {
       for_pieces(indices, [&](std::span<const std::size_t> piece) {
         unit.add(sql::kKeysTake, key_params(bucket, piece));
         pg::Params params = job_params(bucket, piece);
-        params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
+        params.add_array(pg::Type::text, piece,
+                         [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
         params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return pg::BytesView{prints_.at(i)}; });
         unit.add(sql::kJobsEnqueueKeyed, std::move(params));
         if (resent) unit.add(sql::kJobsDropResubmitted, id_params(bucket, piece));
@@ -83,10 +89,11 @@ class Shipment {
       for (int row = 0; row < rows.rows(); ++row) read_keyed(rows, row);
     }
     for (const auto& [repeat, first] : repeats_) {
-      answers_[repeat] = answers_[first];
-      const bool same = prints_.at(repeat) == prints_.at(first);
-      if (!same) answers_[repeat].status = Submission::Status::conflict;
-      else if (answers_[first].status == Submission::Status::created) answers_[repeat].status = Submission::Status::existing;
+      const auto owner = owner_prints_.find(first);
+      const bool same =
+          prints_.at(repeat) == (owner == owner_prints_.end() ? prints_.at(first) : owner->second);
+      answers_[repeat] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
+                          .job = answers_[first].job};
     }
     return std::move(answers_);
   }
@@ -111,29 +118,29 @@ class Shipment {
   [[nodiscard]] pg::Params key_params(std::int16_t bucket, std::span<const std::size_t> piece) const {
     pg::Params params = id_params(bucket, piece);
     params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{jobs_[i].queue}; });
-    params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
+    params.add_array(pg::Type::text, piece,
+                     [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
     params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return pg::BytesView{prints_.at(i)}; });
     return params;
   }
 
   [[nodiscard]] pg::Params job_params(std::int16_t bucket, std::span<const std::size_t> piece) const {
     const auto job = [&](std::size_t i) -> const NewJob& { return jobs_[i]; };
-    const auto ms32 = [](const std::optional<milliseconds>& value) -> std::optional<std::int32_t> {
-      return value ? std::optional{static_cast<std::int32_t>(value->count())} : std::nullopt;
-    };
     pg::Params params = id_params(bucket, piece);
     params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{job(i).queue}; });
     params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{job(i).kind}; });
-    params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return std::as_bytes(std::span{job(i).payload}); });
-    params.add_array(pg::Type::boolean, piece, [&](std::size_t i) { return job(i).encoding == Encoding::bytes; });
-    params.add_array(pg::Type::int2, piece, [&](std::size_t i) { return static_cast<std::int16_t>(job(i).priority); });
+    params.add_array(pg::Type::bytea, piece,
+                     [&](std::size_t i) { return std::as_bytes(std::span{job(i).payload}); });
+    params.add_array(pg::Type::boolean, piece,
+                     [&](std::size_t i) { return job(i).encoding == Encoding::bytes; });
+    params.add_array(pg::Type::int2, piece,
+                     [&](std::size_t i) { return static_cast<std::int16_t>(job(i).priority); });
     params.add_array(pg::Type::timestamptz, piece, [&](std::size_t i) { return job(i).run_at; });
     params.add_array(pg::Type::int8, piece, [&](std::size_t i) {
       return static_cast<std::int64_t>(job(i).delay.value_or(milliseconds{0}).count());
     });
-    params.add_array(pg::Type::int4, piece, [&](std::size_t i) -> std::optional<std::int32_t> {
-      return job(i).attempts_max;
-    });
+    params.add_array(pg::Type::int4, piece,
+                     [&](std::size_t i) -> std::optional<std::int32_t> { return job(i).attempts_max; });
     params.add_array(pg::Type::int4, piece, [&](std::size_t i) { return ms32(job(i).lease_ttl); });
     params.add_array(pg::Type::int8, piece, [&](std::size_t i) -> std::optional<std::int64_t> {
       return job(i).run_max ? std::optional<std::int64_t>{job(i).run_max->count()} : std::nullopt;
@@ -153,7 +160,11 @@ class Shipment {
     for (const std::size_t i : keyed_.at(mine.bucket())) {
       if (answers_[i].job != mine) continue;
       if (owner == mine) return;
-      answers_[i] = {.status = rows.get<bool>(row, 2) ? Submission::Status::existing : Submission::Status::conflict,
+      const pg::BytesView print = rows.get<pg::BytesView>(row, 2);
+      Sha256& owner_print = owner_prints_[i];
+      std::ranges::copy(print.first(std::min(print.size(), owner_print.size())), owner_print.begin());
+      const bool same = owner_print == prints_.at(i);
+      answers_[i] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
                      .job = owner};
       return;
     }
@@ -165,6 +176,7 @@ class Shipment {
   std::map<std::int16_t, std::vector<std::size_t>> keyed_;
   std::vector<std::pair<std::size_t, std::size_t>> repeats_;  // of a key in this batch: (item, first item)
   std::map<std::size_t, Sha256> prints_;
+  std::map<std::size_t, Sha256> owner_prints_;  // of items whose key belongs to a job that was there
 };
 
 std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
@@ -182,95 +194,131 @@ std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, 
   return std::nullopt;
 }
 
-/// Jobs as rows of COPY. Most jobs use no option: then only these columns are sent.
-class CopyStream {
+/// Jobs on their way through COPY, all in one transaction. Most jobs use no option, and then only six columns
+/// are sent; from the first job that does use one, a second COPY sends all columns.
+class CopyIn {
  public:
-  explicit CopyStream(std::int16_t bucket) : bucket_(bucket) {}
+  /// Gives the next job and its id, or nothing at the end. The job must live until the next call.
+  using Source = std::function<const NewJob*(JobId&)>;
 
+  CopyIn(pg::Connection& connection, std::int16_t bucket, Source next, Deadline deadline)
+      : connection_(connection), bucket_(bucket), next_(std::move(next)), deadline_(deadline) {}
+
+  /// If the source throws, nothing was copied and the transaction is the caller's to roll back.
+  [[nodiscard]] pg::Expected<std::size_t> run() {
+    if (auto begun = connection_.begin(deadline_); !begun) return std::unexpected(std::move(begun.error()));
+    auto copied = copy_all();
+    if (!copied) {
+      connection_.rollback(deadline_);
+      return copied;
+    }
+    if (auto committed = connection_.commit(deadline_); !committed) {
+      return std::unexpected(std::move(committed.error()));
+    }
+    return copied;
+  }
+
+ private:
   static bool is_plain(const NewJob& job) {
-    return !job.run_at && !job.delay && !job.attempts_max && !job.lease_ttl && !job.run_max && !job.backoff_base &&
-           !job.backoff_max && job.tags.empty() && job.encoding == Encoding::json &&
+    return !job.run_at && !job.delay && !job.attempts_max && !job.lease_ttl && !job.run_max &&
+           !job.backoff_base && !job.backoff_max && job.tags.empty() && job.encoding == Encoding::json &&
            job.delivery == Delivery::at_least_once;
   }
 
-  static constexpr std::string_view kPlainCopy =
+  static constexpr std::string_view kPlain =
       "COPY faultline.jobs (bucket, id, queue, kind, payload, priority) FROM STDIN (FORMAT binary)";
+  static constexpr std::string_view kWhole =
+      "COPY faultline.jobs (bucket, id, queue, kind, payload, priority, run_at, encoding, delivery, "
+      "attempts_max, "
+      "lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, tags) FROM STDIN (FORMAT binary)";
 
-  void add(pg::BinaryCopy& rows, const NewJob& job, const JobId& id) {
-    rows.begin_row(6);
-    rows.add(bucket_).add(id.value).add(job.queue).add(job.kind);
+  [[nodiscard]] pg::Expected<std::size_t> copy_all() {
+    // COPY computes nothing, so what is due in a minute is due a minute from here.
+    auto meta = connection_.exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline_);
+    if (!meta) return std::unexpected(std::move(meta.error()));
+    now_ = meta->get<DatabaseTime>(0, 2);
+    job_ = next_(id_);
+    std::size_t rows = 0;
+    while (job_ != nullptr) {
+      whole_ = whole_ || !is_plain(*job_);
+      bool first = true;
+      auto copied = connection_.copy_in(
+          whole_ ? kWhole : kPlain,
+          [&](std::string& buffer) { return fill(buffer, std::exchange(first, false)); }, deadline_);
+      if (!copied) return std::unexpected(std::move(copied.error()));
+      rows += static_cast<std::size_t>(*copied);
+    }
+    auto tallied = connection_.exec(sql::kJobsTallyCopied, tally_params(), deadline_);
+    if (!tallied) return std::unexpected(std::move(tallied.error()));
+    return rows;
+  }
+
+  bool fill(std::string& buffer, bool first) {
+    pg::BinaryCopy rows{buffer};
+    if (first) rows.header();
+    while (job_ != nullptr && (whole_ || is_plain(*job_))) {
+      add_row(rows, *job_);
+      job_ = next_(id_);
+      if (buffer.size() >= kCopyChunkBytes) return true;
+    }
+    rows.trailer();
+    return false;
+  }
+
+  void add_row(pg::BinaryCopy& rows, const NewJob& job) {
+    rows.begin_row(whole_ ? 15 : 6);
+    rows.add(bucket_).add(id_.value).add(job.queue).add(job.kind);
     rows.add(std::as_bytes(std::span{job.payload})).add(static_cast<std::int16_t>(job.priority));
-    if (last_queue_ == nullptr || last_queue_->first != job.queue) last_queue_ = &*counts_.try_emplace(job.queue).first;
+    if (last_queue_ == nullptr || last_queue_->first != job.queue)
+      last_queue_ = &*counts_.try_emplace(job.queue).first;
     ++last_queue_->second;
+    if (!whole_) return;
+    rows.add(job.run_at.value_or(now_ + job.delay.value_or(milliseconds{0})));
+    rows.add(job.encoding == Encoding::json ? "json" : "bytes").add(to_string(job.delivery));
+    rows.add(std::optional<std::int32_t>{job.attempts_max}).add(ms32(job.lease_ttl));
+    rows.add(job.run_max ? std::optional<std::int64_t>{job.run_max->count()} : std::nullopt);
+    rows.add(ms32(job.backoff_base)).add(ms32(job.backoff_max));
+    if (job.tags.empty())
+      rows.add_null();
+    else
+      rows.add_text_array(job.tags);
   }
 
   [[nodiscard]] pg::Params tally_params() const {
     pg::Params params;
     params.add(bucket_);
-    params.add_array(pg::Type::text, counts_, [](const auto& count) { return std::string_view{count.first}; });
+    params.add_array(pg::Type::text, counts_,
+                     [](const auto& count) { return std::string_view{count.first}; });
     params.add_array(pg::Type::int8, counts_, [](const auto& count) { return count.second; });
     return params;
   }
 
- private:
+  pg::Connection& connection_;
   std::int16_t bucket_;
+  Source next_;
+  Deadline deadline_;
+  DatabaseTime now_;
+  bool whole_ = false;
+  const NewJob* job_ = nullptr;
+  JobId id_;
   std::map<std::string, std::int64_t> counts_;
   std::pair<const std::string, std::int64_t>* last_queue_ = nullptr;
 };
 
-/// Copies jobs in one transaction. `next` gives a job and its id, or nothing at the end.
-pg::Expected<std::size_t> copy_jobs(pg::Connection& connection, std::int16_t bucket,
-                                    const std::function<const NewJob*(JobId&)>& next, Deadline deadline) {
-  if (auto begun = connection.begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
-  CopyStream stream{bucket};
-  bool first = true;
-  auto copied = connection.copy_in(
-      CopyStream::kPlainCopy,
-      [&](std::string& buffer) {
-        pg::BinaryCopy rows{buffer};
-        if (first) rows.header();
-        first = false;
-        JobId id;
-        while (buffer.size() < kCopyChunkBytes) {
-          const NewJob* job = next(id);
-          if (job == nullptr) {
-            rows.trailer();
-            return false;
-          }
-          stream.add(rows, *job, id);
-        }
-        return true;
-      },
-      deadline);
-  if (!copied) {
-    connection.rollback(deadline);
-    return std::unexpected(std::move(copied.error()));
-  }
-  auto tallied = connection.exec(sql::kJobsTallyCopied, stream.tally_params(), deadline);
-  if (!tallied) {
-    connection.rollback(deadline);
-    return std::unexpected(std::move(tallied.error()));
-  }
-  if (auto committed = connection.commit(deadline); !committed) return std::unexpected(std::move(committed.error()));
-  return static_cast<std::size_t>(*copied);
-}
-
 /// The batch by COPY, if that is possible and worth it. Nothing: send it as statements, `resent` if the
 /// answer to the COPY was lost.
-Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Shipment& shipment, bool& resent,
-                        Deadline deadline) {
-  if (jobs.size() < kCopyMin || !std::ranges::all_of(jobs, CopyStream::is_plain)) return false;
+Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Shipment& shipment,
+                        bool& resent, Deadline deadline) {
+  if (jobs.size() < kCopyMin) return false;
   auto connection = backend.acquire(deadline);
   if (!connection) return std::unexpected(translate(connection.error()));
   std::size_t at = 0;
-  auto copied = copy_jobs(
-      **connection, shipment.answer(0).job.bucket(),
-      [&](JobId& id) -> const NewJob* {
-        if (at == jobs.size()) return nullptr;
-        id = shipment.answer(at).job;
-        return &jobs[at++];
-      },
-      deadline);
+  const auto next = [&](JobId& id) -> const NewJob* {
+    if (at == jobs.size()) return nullptr;
+    id = shipment.answer(at).job;
+    return &jobs[at++];
+  };
+  auto copied = CopyIn{**connection, shipment.answer(0).job.bucket(), next, deadline}.run();
   if (copied) return true;
   resent = copied.error().code == pg::Errc::outcome_unknown;
   if (resent || copied.error().retryable()) return false;
@@ -312,47 +360,48 @@ Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& c
   return shipment.answers(*results);
 }
 
-Expected<std::size_t> enqueue_bulk(Backend& backend, const std::function<std::optional<NewJob>()>& next,
-                                   Deadline deadline) {
+Expected<std::size_t> enqueue_bulk(Backend& backend, const std::function<std::optional<NewJob>()>& next) {
+  Deadline deadline = backend.deadline();
+  // While the COPY runs its connection answers no questions, and there may be no other.
+  if (auto learnt = backend.learn_queues(deadline); !learnt)
+    return std::unexpected(std::move(learnt.error()));
   auto connection = backend.acquire(deadline);
   if (!connection) return std::unexpected(translate(connection.error()));
   const std::int16_t bucket = some_bucket(backend);
-  std::optional<Error> refused;
-  struct Refused {};
   NewJob job;
   std::size_t count = 0;
-  std::string known_queue;
   // A bad job ends the COPY by an exception of this function's own, and nothing of it stays.
-  const auto refuse = [&](Error error) {
-    error.message = "job " + std::to_string(count) + " of the stream: " + error.message;
-    refused = std::move(error);
-    throw Refused{};
+  struct Refused {
+    Error error;
   };
   const auto give = [&](JobId& id) -> const NewJob* {
     std::optional<NewJob> given = next();
     if (!given) return nullptr;
     job = std::move(*given);
-    if (auto problem = check_job(job, backend.limits())) refuse(std::move(*problem));
-    if (!CopyStream::is_plain(job) || job.idempotency_key) {
-      refuse({.code = ErrorCode::invalid_argument,
-              .message = "a bulk enqueue takes only queue, kind, JSON payload and priority",
-              .hint = "send jobs with other options, or keys, in batches through enqueue"});
+    auto problem = check_job(job, backend.limits());
+    if (!problem && job.idempotency_key) {
+      problem = Error{.code = ErrorCode::invalid_argument,
+                      .message = "a bulk enqueue takes no idempotency keys",
+                      .hint = "send jobs with keys in batches through enqueue"};
     }
-    if (job.queue != known_queue) {
-      if (auto problem = backend.check_queue_exists(job.queue, deadline)) refuse(std::move(*problem));
-      known_queue = job.queue;
+    if (!problem && !backend.knows_queue(job.queue)) problem = unknown_queue(job.queue);
+    if (problem) {
+      problem->message = "job " + std::to_string(count) + " of the stream: " + problem->message;
+      throw Refused{std::move(*problem)};
     }
     id = new_job_id(bucket);
     ++count;
     return &job;
   };
+  // A million jobs take as long as they take: the stream, not the clock, says when it is over.
+  deadline = Deadline::clock::now() + std::chrono::hours{24};
   try {
-    auto copied = copy_jobs(**connection, bucket, give, deadline);
+    auto copied = CopyIn{**connection, bucket, give, deadline}.run();
     if (!copied) return std::unexpected(translate(copied.error()));
     return *copied;
-  } catch (const Refused&) {
+  } catch (Refused& refused) {
     (*connection)->rollback(deadline);
-    return std::unexpected(std::move(*refused));
+    return std::unexpected(std::move(refused.error));
   }
 }
 

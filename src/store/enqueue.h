@@ -10,7 +10,6 @@ namespace faultline::store {
 [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& connection,
                                                            std::span<const NewJob> jobs, Deadline deadline);
 [[nodiscard]] Expected<std::size_t> enqueue_bulk(Backend& backend,
-                                                 const std::function<std::optional<NewJob>()>& next,
-                                                 Deadline deadline);
+                                                 const std::function<std::optional<NewJob>()>& next);
 
 }  // namespace faultline::store

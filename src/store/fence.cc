@@ -18,9 +18,11 @@ constexpr std::size_t kGroupMax = 1'000;
 Stale read_stale(const pg::Result& row_set, int row) {
   Stale stale;
   if (const auto reason = parse_stale_reason(row_set.get<std::string_view>(row, 1))) stale.reason = *reason;
-  if (const auto token = row_set.get<std::optional<std::int64_t>>(row, 3)) stale.current_token = FenceToken{*token};
+  if (const auto token = row_set.get<std::optional<std::int64_t>>(row, 3))
+    stale.current_token = FenceToken{*token};
   stale.current_worker = row_set.get<std::optional<std::string>>(row, 4);
-  if (const auto state = row_set.get<std::optional<std::string>>(row, 5)) stale.current_state = parse_job_state(*state);
+  if (const auto state = row_set.get<std::optional<std::string>>(row, 5))
+    stale.current_state = parse_job_state(*state);
   return stale;
 }
 
@@ -31,7 +33,8 @@ FencedBatch::FencedBatch(Backend& backend, std::string_view verb, std::vector<Le
   std::vector<std::size_t> order(leases_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return std::pair{leases_[a].job.bucket(), leases_[a].job} < std::pair{leases_[b].job.bucket(), leases_[b].job};
+    return std::pair{leases_[a].job.bucket(), leases_[a].job} <
+           std::pair{leases_[b].job.bucket(), leases_[b].job};
   });
   for (const std::size_t index : order) {
     const bool fits = !groups_.empty() && groups_.back().size() < kGroupMax &&
@@ -71,7 +74,8 @@ pg::Params FencedBatch::fence_params(std::int16_t bucket, Indices indices) const
 
 Expected<std::vector<Verdict>> FencedBatch::run(const Act& act, const Read& read, Deadline deadline) {
   for (const auto& group : groups_) {
-    if (auto done = run_group(group, act, read, deadline); !done) return std::unexpected(std::move(done.error()));
+    if (auto done = run_group(group, act, read, deadline); !done)
+      return std::unexpected(std::move(done.error()));
   }
   return std::move(verdicts_);
 }
@@ -79,13 +83,20 @@ Expected<std::vector<Verdict>> FencedBatch::run(const Act& act, const Read& read
 Expected<std::vector<Verdict>> FencedBatch::finish(Indices acted, const Act& act, const Read& read,
                                                    Deadline deadline) {
   const std::set<std::size_t> done(acted.begin(), acted.end());
+  something_is_written_ = !done.empty();
   for (const auto& group : groups_) {
     std::vector<std::size_t> rest;
     std::ranges::copy_if(group, std::back_inserter(rest), [&](std::size_t i) { return !done.contains(i); });
     if (rest.empty()) continue;
-    if (auto judged = judge(rest, sent_before_, deadline); !judged) return std::unexpected(std::move(judged.error()));
+    if (auto judged = judge(rest, sent_before_, deadline); !judged) {
+      if (auto left = leave_open(rest, sent_before_, std::move(judged.error())); !left) {
+        return std::unexpected(std::move(left.error()));
+      }
+      continue;
+    }
     if (rest.empty()) continue;
-    if (auto again = run_group(rest, act, read, deadline); !again) return std::unexpected(std::move(again.error()));
+    if (auto again = run_group(rest, act, read, deadline); !again)
+      return std::unexpected(std::move(again.error()));
   }
   return std::move(verdicts_);
 }
@@ -100,26 +111,27 @@ Expected<void> FencedBatch::run_group(std::vector<std::size_t> rest, const Act& 
     if (results) {
       std::vector<std::size_t> acted;
       read(*results, rest, resent, acted);
+      something_is_written_ = something_is_written_ || !acted.empty();
       if (acted.size() == rest.size()) return {};
       std::ranges::sort(acted);
       std::erase_if(rest, [&](std::size_t i) { return std::ranges::binary_search(acted, i); });
     } else if (results.error().code == pg::Errc::outcome_unknown) {
       resent = true;
-      if (Deadline::clock::now() < deadline) continue;
-      for (const std::size_t index : rest) verdicts_[index].status = Verdict::Status::unknown;
-      return {};
+      if (Deadline::clock::now() >= deadline) return leave_open(rest, resent, translate(results.error()));
+      continue;
     } else if (results.error().sqlstate != kLeaseExpiredMeanwhile) {
-      // After an unknown outcome an error means only that it could not be resolved.
-      if (!resent) return std::unexpected(translate(results.error()));
-      for (const std::size_t index : rest) verdicts_[index].status = Verdict::Status::unknown;
-      return {};
+      return leave_open(rest, resent, translate(results.error()));
     }
     if (auto judged = judge(rest, resent, deadline); !judged) {
-      if (!resent) return judged;
-      for (const std::size_t index : rest) verdicts_[index].status = Verdict::Status::unknown;
-      return {};
+      return leave_open(rest, resent, std::move(judged.error()));
     }
   }
+  return {};
+}
+
+Expected<void> FencedBatch::leave_open(Indices rest, bool resent, Error error) {
+  if (!resent && !something_is_written_) return std::unexpected(std::move(error));
+  for (const std::size_t index : rest) verdicts_[index].status = Verdict::Status::unknown;
   return {};
 }
 
@@ -133,8 +145,10 @@ Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, D
   params.add(verb_);
   params.begin_array(pg::Type::text);
   for (const std::size_t index : rest) {
-    if (resent && !outcomes_.empty()) params.push(outcomes_[index]);
-    else params.push_null();
+    if (resent && !outcomes_.empty())
+      params.push(outcomes_[index]);
+    else
+      params.push_null();
   }
   params.end_array();
 
@@ -145,11 +159,14 @@ Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, D
 
   std::vector<std::size_t> settled;
   const pg::Result& rows = results->back();
-  // Rows come in the order of the parameters; items of one job (effects) share its judgement.
+  // One job may stand in a batch of effects more than once, and under different leases.
   for (int row = 0; row < rows.rows(); ++row) {
     const Uuid job = rows.get<Uuid>(row, 0);
+    const FenceToken token{rows.get<std::int64_t>(row, 7)};
+    const Uuid lease_id = rows.get<Uuid>(row, 8);
     for (const std::size_t index : rest) {
-      if (job_of(index) != job) continue;
+      if (job_of(index) != job || leases_[index].token != token || leases_[index].lease_id != lease_id)
+        continue;
       if (rows.get<bool>(row, 2)) {
         verdicts_[index] = {.status = Verdict::Status::committed};
       } else if (rows.is_null(row, 1)) {
@@ -161,6 +178,7 @@ Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, D
       settled.push_back(index);
     }
   }
+  something_is_written_ = something_is_written_ || !settled.empty();
   std::ranges::sort(settled);
   std::erase_if(rest, [&](std::size_t i) { return std::ranges::binary_search(settled, i); });
   return {};

@@ -27,7 +27,8 @@ class FencedBatch {
   /// Adds the statements that act on the leases with these indices, all of one bucket.
   using Act = std::function<void(std::int16_t bucket, Indices, pg::Unit&)>;
   /// Reads the results of these statements and appends the indices that were acted on.
-  using Read = std::function<void(std::span<const pg::Result>, Indices, bool resent, std::vector<std::size_t>& acted)>;
+  using Read =
+      std::function<void(std::span<const pg::Result>, Indices, bool resent, std::vector<std::size_t>& acted)>;
 
   FencedBatch(Backend& backend, std::string_view verb, std::vector<Lease> leases);
 
@@ -60,6 +61,9 @@ class FencedBatch {
                                          Deadline deadline);
   /// Judges what was not acted on; leaves in `rest` what may be tried again.
   [[nodiscard]] Expected<void> judge(std::vector<std::size_t>& rest, bool resent, Deadline deadline);
+  /// What to say when the database cannot be asked any more. An error promises that nothing was changed:
+  /// where that cannot be said, of this item or of another one of the batch, the rest is `unknown` instead.
+  [[nodiscard]] Expected<void> leave_open(Indices rest, bool resent, Error error);
 
   Backend& backend_;
   std::string_view verb_;
@@ -70,6 +74,7 @@ class FencedBatch {
   std::vector<std::size_t> open_cancellations_;
   Backend::Lane lane_ = Backend::Lane::general;
   bool sent_before_ = false;
+  bool something_is_written_ = false;
 };
 
 }  // namespace faultline::store

@@ -17,7 +17,8 @@ class IdSource {
     // A forked child must not go on with its parent's random numbers.
     if (const pid_t self = getpid(); self != owner_) reseed(self);
     const auto wall = std::chrono::system_clock::now().time_since_epoch();
-    const auto now_ms = static_cast<std::uint64_t>(std::chrono::floor<std::chrono::milliseconds>(wall).count());
+    const auto now_ms =
+        static_cast<std::uint64_t>(std::chrono::floor<std::chrono::milliseconds>(wall).count());
     if (now_ms > last_ms_) {
       last_ms_ = now_ms;
       count_ = 0;

@@ -79,18 +79,20 @@ Attempt read_attempt(const pg::Result& rows, int row) {
 }
 
 StaleWrite read_stale_write(const pg::Result& rows, int row) {
-  StaleWrite write{.at = rows.get<DatabaseTime>(row, 0),
-                   .job = JobId{rows.get<Uuid>(row, 1)},
-                   .verb = rows.get<std::string>(row, 2),
-                   .reason = parse_stale_reason(rows.get<std::string_view>(row, 3)).value_or(StaleReason::token_mismatch),
-                   .queue = rows.get<std::optional<std::string>>(row, 4),
-                   .token = FenceToken{rows.get<std::int64_t>(row, 5)},
-                   .lease_id = rows.get<Uuid>(row, 6),
-                   .worker = rows.get<std::string>(row, 7),
-                   .current_lease_id = rows.get<std::optional<Uuid>>(row, 9),
-                   .current_worker = rows.get<std::optional<std::string>>(row, 10),
-                   .current_state = rows.get<std::optional<std::string>>(row, 11)};
-  if (const auto token = rows.get<std::optional<std::int64_t>>(row, 8)) write.current_token = FenceToken{*token};
+  StaleWrite write{
+      .at = rows.get<DatabaseTime>(row, 0),
+      .job = JobId{rows.get<Uuid>(row, 1)},
+      .verb = rows.get<std::string>(row, 2),
+      .reason = parse_stale_reason(rows.get<std::string_view>(row, 3)).value_or(StaleReason::token_mismatch),
+      .queue = rows.get<std::optional<std::string>>(row, 4),
+      .token = FenceToken{rows.get<std::int64_t>(row, 5)},
+      .lease_id = rows.get<Uuid>(row, 6),
+      .worker = rows.get<std::string>(row, 7),
+      .current_lease_id = rows.get<std::optional<Uuid>>(row, 9),
+      .current_worker = rows.get<std::optional<std::string>>(row, 10),
+      .current_state = rows.get<std::optional<std::string>>(row, 11)};
+  if (const auto token = rows.get<std::optional<std::int64_t>>(row, 8))
+    write.current_token = FenceToken{*token};
   return write;
 }
 
@@ -118,7 +120,9 @@ JobSummary read_summary(const pg::Result& rows, int row) {
           .last_error = rows.get<std::optional<std::string>>(row, 11)};
 }
 
-bool names_a_bucket(const Backend& backend, JobId id) { return id.bucket() >= 0 && id.bucket() < backend.buckets(); }
+bool names_a_bucket(const Backend& backend, JobId id) {
+  return id.bucket() >= 0 && id.bucket() < backend.buckets();
+}
 
 pg::Params one_job(JobId id) {
   pg::Params params;
@@ -134,7 +138,9 @@ pg::Unit list_unit(const ListRequest& request, std::int16_t bucket) {
     return uuid;
   }();
   pg::Params base;
-  base.add(bucket).add(request.before ? request.before->value : highest).add(static_cast<std::int64_t>(request.limit));
+  base.add(bucket)
+      .add(request.before ? request.before->value : highest)
+      .add(static_cast<std::int64_t>(request.limit));
   base.add(request.queue).add(request.kind);
   std::optional<std::string_view> state;
   if (request.state) state = to_string(*request.state);
@@ -144,9 +150,12 @@ pg::Unit list_unit(const ListRequest& request, std::int16_t bucket) {
   const bool finished = request.state == JobState::succeeded || request.state == JobState::cancelled;
   const bool parked = request.state == JobState::dead || request.state == JobState::held;
   pg::Unit unit;
-  if (request.state == JobState::running) unit.add(sql::kJobsListRunning, base);
-  else if (parked && request.queue) unit.add(sql::kJobsListParked, with_state);
-  else if (!finished) unit.add(sql::kJobsListLive, with_state);
+  if (request.state == JobState::running)
+    unit.add(sql::kJobsListRunning, base);
+  else if (parked && request.queue)
+    unit.add(sql::kJobsListParked, with_state);
+  else if (!finished)
+    unit.add(sql::kJobsListLive, with_state);
   if (finished || !request.state) {
     unit.add(request.queue ? sql::kJobsListFinishedOfQueue : sql::kJobsListFinished, with_state);
   }
@@ -207,6 +216,7 @@ Expected<std::vector<JobSummary>> list_jobs(Backend& backend, const ListRequest&
 
 Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_t limit,
                                                     std::optional<DatabaseTime> before, Deadline deadline) {
+  if (auto problem = check_list({.limit = limit})) return std::unexpected(std::move(*problem));
   std::vector<StaleWrite> writes;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
     pg::Params params;
@@ -217,7 +227,8 @@ Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_
     for (int row = 0; row < rows->rows(); ++row) writes.push_back(read_stale_write(*rows, row));
   }
   std::ranges::stable_sort(writes, std::ranges::greater{}, &StaleWrite::at);
-  if (writes.size() > limit) writes.resize(limit);
+  // The next page begins before the last moment of this one, so a moment is on one page whole.
+  while (writes.size() > limit && writes.back().at < writes[limit - 1].at) writes.pop_back();
   return writes;
 }
 
@@ -236,7 +247,8 @@ Expected<std::vector<Queue>> list_queues(Backend& backend, Deadline deadline) {
                 .key_retention = milliseconds{rows->get<std::int64_t>(row, 8)},
                 .created_at = rows->get<DatabaseTime>(row, 9),
                 .updated_at = rows->get<DatabaseTime>(row, 10)};
-    if (const auto cap = rows->get<std::optional<std::int64_t>>(row, 2)) queue.running_max = static_cast<int>(*cap);
+    if (const auto cap = rows->get<std::optional<std::int64_t>>(row, 2))
+      queue.running_max = static_cast<int>(*cap);
     queues.push_back(std::move(queue));
   }
   return queues;
@@ -246,8 +258,9 @@ Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optio
                                               Deadline deadline) {
   std::map<std::string, QueueCounts> counts;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
-    auto rows = backend.run(sql::kQueuesCounts,
-                            pg::Params{}.add(static_cast<std::int16_t>(bucket)).add(kCountOneByOne).add(queue), deadline);
+    auto rows = backend.run(
+        sql::kQueuesCounts,
+        pg::Params{}.add(static_cast<std::int16_t>(bucket)).add(kCountOneByOne).add(queue), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       QueueCounts& count = counts[rows->get<std::string>(row, 0)];

@@ -12,7 +12,8 @@ namespace faultline::store {
                                                                   std::optional<DatabaseTime> before,
                                                                   Deadline deadline);
 [[nodiscard]] Expected<std::vector<Queue>> list_queues(Backend& backend, Deadline deadline);
-[[nodiscard]] Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optional<std::string>& queue,
+[[nodiscard]] Expected<std::vector<QueueCounts>> count_jobs(Backend& backend,
+                                                            const std::optional<std::string>& queue,
                                                             Deadline deadline);
 [[nodiscard]] Expected<DatabaseTime> database_time(Backend& backend, Deadline deadline);
 

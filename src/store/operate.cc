@@ -8,11 +8,15 @@
 namespace faultline::store {
 namespace {
 
-/// Job ids by bucket. An id whose bucket does not exist here names no job.
+/// Job ids by bucket, each once. An id whose bucket does not exist here names no job.
 std::map<std::int16_t, std::vector<JobId>> by_bucket(const Backend& backend, std::span<const JobId> jobs) {
   std::map<std::int16_t, std::vector<JobId>> groups;
   for (const JobId& job : jobs) {
     if (job.bucket() >= 0 && job.bucket() < backend.buckets()) groups[job.bucket()].push_back(job);
+  }
+  for (auto& [bucket, ids] : groups) {
+    std::ranges::sort(ids);
+    ids.erase(std::ranges::unique(ids).begin(), ids.end());
   }
   return groups;
 }
@@ -24,7 +28,8 @@ pg::Params id_params(std::int16_t bucket, const std::vector<JobId>& jobs) {
 }
 
 template <class Status>
-std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, Status>& found, Status otherwise) {
+std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, Status>& found,
+                             Status otherwise) {
   std::vector<Status> statuses;
   statuses.reserve(jobs.size());
   for (const JobId& job : jobs) {
@@ -34,10 +39,46 @@ std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, 
   return statuses;
 }
 
+/// Requeues jobs of one bucket. Returns those that somebody else brought back at the same moment: the next
+/// look finds them live.
+Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
+                                          const std::vector<JobId>& ids, std::string_view who,
+                                          std::map<JobId, RequeueStatus>& found, Deadline deadline) {
+  pg::Unit unit;
+  unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
+  unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
+  auto results = backend.try_run(unit, deadline);
+  // The ledger lets one of two through, the other looks again.
+  while (!results && Deadline::clock::now() < deadline &&
+         (results.error().code == pg::Errc::unique_violation ||
+          results.error().code == pg::Errc::outcome_unknown)) {
+    results = backend.try_run(unit, deadline);
+  }
+  if (!results) return std::unexpected(translate(results.error()));
+  std::vector<JobId> taken;
+  const pg::Result& finished = results->back();
+  for (int row = 0; row < finished.rows(); ++row) {
+    const JobId job{finished.get<Uuid>(row, 0)};
+    if (finished.get<bool>(row, 1))
+      found[job] = RequeueStatus::token_exhausted;
+    else if (finished.get<bool>(row, 2))
+      found[job] = RequeueStatus::requeued;
+    else
+      taken.push_back(job);
+  }
+  const pg::Result& live = results->front();
+  for (int row = 0; row < live.rows(); ++row) {
+    found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 1)   ? RequeueStatus::live
+                                           : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
+                                                                    : RequeueStatus::requeued;
+  }
+  return taken;
+}
+
 }  // namespace
 
-Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const JobId> jobs, std::string_view who,
-                                           std::string_view reason, Deadline deadline) {
+Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const JobId> jobs,
+                                           std::string_view who, std::string_view reason, Deadline deadline) {
   if (auto problem = check_name("name of who cancels", who)) return std::unexpected(std::move(*problem));
   std::map<JobId, CancelStatus> found;
   for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
@@ -47,7 +88,8 @@ Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const Job
     auto results = backend.run(unit, deadline);
     if (!results) return std::unexpected(std::move(results.error()));
     const pg::Result& known = results->back();
-    for (int row = 0; row < known.rows(); ++row) found[JobId{known.get<Uuid>(row, 0)}] = CancelStatus::finished;
+    for (int row = 0; row < known.rows(); ++row)
+      found[JobId{known.get<Uuid>(row, 0)}] = CancelStatus::finished;
     const pg::Result& live = results->front();
     for (int row = 0; row < live.rows(); ++row) {
       found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 2)   ? CancelStatus::token_exhausted
@@ -58,37 +100,22 @@ Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const Job
   return in_order(jobs, found, CancelStatus::not_found);
 }
 
-Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs, std::string_view who,
-                                             Deadline deadline) {
+Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs,
+                                             std::string_view who, Deadline deadline) {
   if (auto problem = check_name("name of who requeues", who)) return std::unexpected(std::move(*problem));
   std::map<JobId, RequeueStatus> found;
-  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
-    pg::Unit unit;
-    unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
-    unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
-    auto results = backend.try_run(unit, deadline);
-    // Two requeues of one finished job at once: the ledger lets one through, the other looks again.
-    while (!results && Deadline::clock::now() < deadline &&
-           (results.error().code == pg::Errc::unique_violation || results.error().code == pg::Errc::outcome_unknown)) {
-      results = backend.try_run(unit, deadline);
-    }
-    if (!results) return std::unexpected(translate(results.error()));
-    const pg::Result& finished = results->back();
-    for (int row = 0; row < finished.rows(); ++row) {
-      found[JobId{finished.get<Uuid>(row, 0)}] =
-          finished.get<bool>(row, 1) ? RequeueStatus::token_exhausted : RequeueStatus::requeued;
-    }
-    const pg::Result& live = results->front();
-    for (int row = 0; row < live.rows(); ++row) {
-      found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 1)   ? RequeueStatus::live
-                                             : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
-                                                                      : RequeueStatus::requeued;
+  for (auto& [bucket, ids] : by_bucket(backend, jobs)) {
+    while (!ids.empty()) {
+      auto taken = requeue_some(backend, bucket, ids, who, found, deadline);
+      if (!taken) return std::unexpected(std::move(taken.error()));
+      ids = std::move(*taken);
     }
   }
   return in_order(jobs, found, RequeueStatus::not_found);
 }
 
-Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings, Deadline deadline) {
+Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,
+                         Deadline deadline) {
   if (auto problem = check_queue(name, settings)) return std::unexpected(std::move(*problem));
   const auto ms32 = [](const std::optional<std::chrono::milliseconds>& value) -> std::optional<std::int32_t> {
     return value ? std::optional{static_cast<std::int32_t>(value->count())} : std::nullopt;

@@ -16,12 +16,18 @@ bool finishes(const Outcome& outcome) {
 /// The verb in the evidence, as people call it.
 std::string_view verb_of(const Outcome& outcome) {
   switch (outcome.kind) {
-    case Outcome::Kind::succeeded: return "complete";
-    case Outcome::Kind::failed: return "fail";
-    case Outcome::Kind::buried: return "bury";
-    case Outcome::Kind::snoozed: return "snooze";
-    case Outcome::Kind::released: return "release";
-    case Outcome::Kind::cancelled: return "cancel";
+    case Outcome::Kind::succeeded:
+      return "complete";
+    case Outcome::Kind::failed:
+      return "fail";
+    case Outcome::Kind::buried:
+      return "bury";
+    case Outcome::Kind::snoozed:
+      return "snooze";
+    case Outcome::Kind::released:
+      return "release";
+    case Outcome::Kind::cancelled:
+      return "cancel";
   }
   return "settle";
 }
@@ -34,13 +40,20 @@ std::vector<Lease> leases_of(const Range& range, Projection projection) {
   return leases;
 }
 
-std::optional<Error> refuse_duplicates(const FencedBatch& batch) {
+/// The problem with a batch that has one entry per job.
+std::optional<Error> check_batch(const FencedBatch& batch) {
+  if (auto problem = batch.check()) return problem;
+  // Equal jobs are neighbours, also where a large batch is cut into groups.
+  const Lease* last = nullptr;
   for (const auto& group : batch.groups()) {
-    const auto same = [&](std::size_t a, std::size_t b) { return batch.lease(a).job == batch.lease(b).job; };
-    if (const auto twice = std::ranges::adjacent_find(group, same); twice != group.end()) {
-      return Error{.code = ErrorCode::invalid_argument,
-                   .message = "job " + batch.lease(*twice).job.to_string() + " stands twice in the batch",
-                   .hint = "a batch has one entry per job"};
+    for (const std::size_t index : group) {
+      const Lease& lease = batch.lease(index);
+      if (last != nullptr && last->job == lease.job) {
+        return Error{.code = ErrorCode::invalid_argument,
+                     .message = "job " + lease.job.to_string() + " stands twice in the batch",
+                     .hint = "a batch has one entry per job"};
+      }
+      last = &lease;
     }
   }
   return std::nullopt;
@@ -77,16 +90,28 @@ class SettleBatch {
       return outcome(i).error ? std::optional{storable_text(*outcome(i).error)} : std::nullopt;
     };
     pg::Params params = batch_.fence_params(bucket, indices);
+    const auto has = [&](auto member) {
+      return std::ranges::any_of(indices, [&](std::size_t i) { return (outcome(i).*member).has_value(); });
+    };
     if (finishes(outcome(indices.front()))) {
-      params.add_array(pg::Type::boolean, indices,
-                       [&](std::size_t i) { return outcome(i).kind == Outcome::Kind::succeeded; });
-      params.begin_array(pg::Type::bytea);
-      for (const std::size_t i : indices) {
-        if (outcome(i).result) params.push(std::as_bytes(std::span{*outcome(i).result}));
-        else params.push_null();
+      params.add(outcome(indices.front()).kind == Outcome::Kind::succeeded);
+      // Most jobs give no result, and then nothing is sent.
+      if (has(&Outcome::result)) {
+        params.begin_array(pg::Type::bytea);
+        for (const std::size_t i : indices) {
+          if (outcome(i).result)
+            params.push(std::as_bytes(std::span{*outcome(i).result}));
+          else
+            params.push_null();
+        }
+        params.end_array();
+      } else {
+        params.add_null(pg::Type::bytea_array);
       }
-      params.end_array();
-      params.add_array(pg::Type::text, indices, error);
+      if (has(&Outcome::error))
+        params.add_array(pg::Type::text, indices, error);
+      else
+        params.add_null(pg::Type::text_array);
       unit.add(sql::kJobsFinish, std::move(params));
     } else {
       params.add_array(pg::Type::text, indices, [&](std::size_t i) { return to_string(outcome(i).kind); });
@@ -108,8 +133,8 @@ class SettleBatch {
 };
 
 /// A settlement that was refused because its job is to be cancelled shows that the worker is done with it:
-/// the job ends now as cancelled, instead of when the lease runs out.
-Expected<void> carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline);
+/// the job ends now as cancelled, instead of when the lease runs out. If that fails, the lease runs out.
+void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline);
 
 Expected<std::vector<Verdict>> run_batch(Backend& backend, SettleBatch& batch, Deadline deadline,
                                          std::optional<std::vector<std::size_t>> acted = std::nullopt) {
@@ -118,25 +143,21 @@ Expected<std::vector<Verdict>> run_batch(Backend& backend, SettleBatch& batch, D
   };
   const FencedBatch::Read read = [&](std::span<const pg::Result> results, Indices indices, bool,
                                      std::vector<std::size_t>& done) { batch.read(results, indices, done); };
-  auto verdicts = acted ? batch.fenced().finish(*acted, act, read, deadline)
-                        : batch.fenced().run(act, read, deadline);
+  auto verdicts =
+      acted ? batch.fenced().finish(*acted, act, read, deadline) : batch.fenced().run(act, read, deadline);
   if (!verdicts) return verdicts;
-  if (auto ended = carry_out_cancellations(backend, batch.fenced(), deadline); !ended) {
-    return std::unexpected(std::move(ended.error()));
-  }
+  carry_out_cancellations(backend, batch.fenced(), deadline);
   return verdicts;
 }
 
-Expected<void> carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline) {
+void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline) {
   std::vector<Settlement> endings;
   for (const std::size_t index : refused.open_cancellations()) {
     endings.push_back({.lease = refused.lease(index), .outcome = {.kind = Outcome::Kind::cancelled}});
   }
-  if (endings.empty()) return {};
+  if (endings.empty()) return;
   SettleBatch batch{backend, endings};
-  auto ended = run_batch(backend, batch, deadline);
-  if (!ended) return std::unexpected(std::move(ended.error()));
-  return {};
+  static_cast<void>(run_batch(backend, batch, deadline));
 }
 
 /// The problem with settlements, if there is one.
@@ -164,16 +185,17 @@ std::vector<std::vector<std::size_t>> by_verb(std::span<const Settlement> settle
 
 }  // namespace
 
-Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements, Deadline deadline) {
+Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements,
+                                      Deadline deadline) {
   if (auto problem = check_settlements(backend, settlements)) return std::unexpected(std::move(*problem));
-  {
-    const FencedBatch all{backend, "settle", leases_of(settlements, [](const Settlement& s) { return s.lease; })};
-    if (auto problem = all.check()) return std::unexpected(std::move(*problem));
-    if (auto problem = refuse_duplicates(all)) return std::unexpected(std::move(*problem));
-  }
+  SettleBatch whole{backend, settlements};
+  if (auto problem = check_batch(whole.fenced())) return std::unexpected(std::move(*problem));
+  const auto groups = by_verb(settlements);
+  if (groups.size() <= 1) return run_batch(backend, whole, deadline);
+
   std::vector<Verdict> verdicts(settlements.size());
   bool anything_committed = false;
-  for (const auto& group : by_verb(settlements)) {
+  for (const auto& group : groups) {
     std::vector<Settlement> same_verb;
     for (const std::size_t i : group) same_verb.push_back(settlements[i]);
     SettleBatch batch{backend, same_verb};
@@ -193,13 +215,15 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
                                    const ClaimRequest& request, Deadline deadline) {
   if (auto problem = check_claim(request)) return std::unexpected(std::move(*problem));
   if (auto problem = check_settlements(backend, settlements)) return std::unexpected(std::move(*problem));
+  // Before anything is settled: behind that, an error could no longer say that nothing was changed.
+  if (auto problem = backend.check_queue_exists(request.queue, deadline))
+    return std::unexpected(std::move(*problem));
   const bool one_verb = !settlements.empty() && by_verb(settlements).size() == 1;
 
   Store::Exchange done;
   if (one_verb) {
     SettleBatch batch{backend, settlements};
-    if (auto problem = batch.fenced().check()) return std::unexpected(std::move(*problem));
-    if (auto problem = refuse_duplicates(batch.fenced())) return std::unexpected(std::move(*problem));
+    if (auto problem = check_batch(batch.fenced())) return std::unexpected(std::move(*problem));
     if (batch.fenced().groups().size() == 1) {
       const auto& group = batch.fenced().groups().front();
       const std::int16_t bucket = batch.fenced().lease(group.front()).job.bucket();
@@ -208,11 +232,11 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
       const Claims::Step step = claims.add_step(request, bucket, request.limit, unit);
       auto results = backend.try_run(unit, deadline);
       std::vector<std::size_t> acted;
+      bool look_further = true;
       if (results) {
         batch.read(std::span{*results}.first(1), group, acted);
-        if (auto claimed = claims.read_step(request, step, results->back(), done.claimed); !claimed) {
-          return std::unexpected(std::move(claimed.error()));
-        }
+        const auto claimed = claims.read_step(request, step, results->back(), done.claimed);
+        look_further = backend.buckets() > 1 || claimed == Claims::Next::look_again;
       } else if (results.error().code == pg::Errc::outcome_unknown) {
         batch.fenced().was_sent_before();
       } else if (results.error().sqlstate != "FL001") {
@@ -221,10 +245,9 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
       auto verdicts = run_batch(backend, batch, deadline, std::move(acted));
       if (!verdicts) return std::unexpected(std::move(verdicts.error()));
       done.verdicts = std::move(*verdicts);
-      if (done.claimed.size() < request.limit) {
-        if (auto more = claims.claim_from_buckets(request, done.claimed, deadline); !more && done.claimed.empty()) {
-          return done;  // The settlements are through: that must be told. The next claim says what is wrong.
-        }
+      if (look_further && done.claimed.size() < request.limit) {
+        // The settlements are through, and that must be told; if this fails, the next claim says why.
+        static_cast<void>(claims.claim_from_buckets(request, done.claimed, deadline));
       }
       return done;
     }
@@ -233,8 +256,10 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
   if (!verdicts) return std::unexpected(std::move(verdicts.error()));
   done.verdicts = std::move(*verdicts);
   auto claimed = claims.claim(request, deadline);
-  if (claimed) done.claimed = std::move(*claimed);
-  else if (settlements.empty()) return std::unexpected(std::move(claimed.error()));
+  if (claimed)
+    done.claimed = std::move(*claimed);
+  else if (settlements.empty())
+    return std::unexpected(std::move(claimed.error()));
   return done;
 }
 
@@ -244,8 +269,7 @@ Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> l
     if (auto problem = check_extend(*extend)) return std::unexpected(std::move(*problem));
   }
   FencedBatch batch{backend, extend ? "extend" : "heartbeat", {leases.begin(), leases.end()}};
-  if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
-  if (auto problem = refuse_duplicates(batch)) return std::unexpected(std::move(*problem));
+  if (auto problem = check_batch(batch)) return std::unexpected(std::move(*problem));
   batch.use_lane(Backend::Lane::heartbeat);
   std::vector<Beat> beats(leases.size());
   auto verdicts = batch.run(
@@ -253,8 +277,10 @@ Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> l
         pg::Params params = batch.fence_params(bucket, indices);
         params.begin_array(pg::Type::int8);
         for (std::size_t i = 0; i < indices.size(); ++i) {
-          if (extend) params.push(std::int64_t{extend->count()});
-          else params.push_null();
+          if (extend)
+            params.push(std::int64_t{extend->count()});
+          else
+            params.push_null();
         }
         params.end_array();
         unit.add(sql::kLeasesHeartbeat, std::move(params));
@@ -264,9 +290,10 @@ Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> l
         for (int row = 0; row < rows.rows(); ++row) {
           const auto index = batch.find(indices, rows.get<Uuid>(row, 0));
           if (!index) continue;
-          beats[*index] = {.status = rows.get<bool>(row, 2) ? Beat::Status::cancel_requested : Beat::Status::renewed,
-                           .lease_expires_at = rows.get<DatabaseTime>(row, 1),
-                           .cancel_reason = rows.get<std::optional<std::string>>(row, 3)};
+          beats[*index] = {
+              .status = rows.get<bool>(row, 2) ? Beat::Status::cancel_requested : Beat::Status::renewed,
+              .lease_expires_at = rows.get<DatabaseTime>(row, 1),
+              .cancel_reason = rows.get<std::optional<std::string>>(row, 3)};
           acted.push_back(*index);
         }
       },
@@ -290,13 +317,13 @@ Expected<std::vector<Verdict>> progress(Backend& backend, std::span<const Progre
     if (auto problem = check_progress(report)) return std::unexpected(std::move(*problem));
   }
   FencedBatch batch{backend, "progress", leases_of(reports, [](const ProgressReport& r) { return r.lease; })};
-  if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
-  if (auto problem = refuse_duplicates(batch)) return std::unexpected(std::move(*problem));
+  if (auto problem = check_batch(batch)) return std::unexpected(std::move(*problem));
   return batch.run(
       [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
         pg::Params params = batch.fence_params(bucket, indices);
         params.add_array(pg::Type::float8, indices, [&](std::size_t i) { return reports[i].fraction; });
-        params.add_array(pg::Type::text, indices, [&](std::size_t i) { return storable_text(reports[i].note); });
+        params.add_array(pg::Type::text, indices,
+                         [&](std::size_t i) { return storable_text(reports[i].note); });
         unit.add(sql::kLeasesProgress, std::move(params));
       },
       [&](std::span<const pg::Result> results, Indices indices, bool, std::vector<std::size_t>& acted) {
@@ -307,16 +334,12 @@ Expected<std::vector<Verdict>> progress(Backend& backend, std::span<const Progre
 
 Expected<std::vector<Verdict>> check(Backend& backend, std::span<const Lease> leases, Deadline deadline) {
   FencedBatch batch{backend, "check", {leases.begin(), leases.end()}};
-  if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
-  if (auto problem = refuse_duplicates(batch)) return std::unexpected(std::move(*problem));
-  return batch.run(
-      [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
-        unit.add(sql::kLeasesCheck, batch.fence_params(bucket, indices));
-      },
-      [&](std::span<const pg::Result> results, Indices indices, bool, std::vector<std::size_t>& acted) {
-        read_named(batch, results, indices, acted);
-      },
-      deadline);
+  if (auto problem = check_batch(batch)) return std::unexpected(std::move(*problem));
+  return batch.run([&](std::int16_t bucket, Indices indices,
+                       pg::Unit& unit) { unit.add(sql::kLeasesCheck, batch.fence_params(bucket, indices)); },
+                   [&](std::span<const pg::Result> results, Indices indices, bool,
+                       std::vector<std::size_t>& acted) { read_named(batch, results, indices, acted); },
+                   deadline);
 }
 
 Expected<std::vector<std::optional<Outcome::Kind>>> resolve(Backend& backend, std::span<const Lease> leases,

@@ -13,7 +13,8 @@ namespace faultline::store {
 [[nodiscard]] Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> leases,
                                                     std::optional<std::chrono::milliseconds> extend,
                                                     Deadline deadline);
-[[nodiscard]] Expected<std::vector<Verdict>> progress(Backend& backend, std::span<const ProgressReport> reports,
+[[nodiscard]] Expected<std::vector<Verdict>> progress(Backend& backend,
+                                                      std::span<const ProgressReport> reports,
                                                       Deadline deadline);
 [[nodiscard]] Expected<std::vector<Verdict>> check(Backend& backend, std::span<const Lease> leases,
                                                    Deadline deadline);

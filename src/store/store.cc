@@ -26,7 +26,8 @@ class Store::Impl {
     if (std::ranges::any_of(settlements, is_release)) claims.look_back();
   }
   void after_enqueueing(std::span<const NewJob> jobs) {
-    if (std::ranges::any_of(jobs, [](const NewJob& job) { return job.run_at.has_value(); })) claims.look_back();
+    if (std::ranges::any_of(jobs, [](const NewJob& job) { return job.run_at.has_value(); }))
+      claims.look_back();
   }
 };
 
@@ -59,8 +60,7 @@ Expected<std::vector<Submission>> Store::enqueue_in(void* pg_connection, std::sp
 }
 
 Expected<std::size_t> Store::enqueue_bulk(const std::function<std::optional<NewJob>()>& next) {
-  // A million jobs take as long as they take: the stream, not the clock, says when it is over.
-  return store::enqueue_bulk(*impl_->backend, next, Deadline::max());
+  return store::enqueue_bulk(*impl_->backend, next);
 }
 
 Expected<std::vector<ClaimedJob>> Store::claim(const ClaimRequest& request) {
@@ -86,7 +86,8 @@ Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlem
   return verdicts;
 }
 
-Expected<Store::Exchange> Store::exchange(std::span<const Settlement> settlements, const ClaimRequest& request) {
+Expected<Store::Exchange> Store::exchange(std::span<const Settlement> settlements,
+                                          const ClaimRequest& request) {
   impl_->after_settling(settlements);
   return store::exchange(*impl_->backend, impl_->claims, settlements, request, impl_->backend->deadline());
 }
@@ -111,7 +112,9 @@ Expected<Store::PruneReport> Store::prune(std::size_t limit) {
   return store::prune(*impl_->backend, limit, impl_->backend->deadline());
 }
 
-Expected<void> Store::fold_counts() { return store::fold_counts(*impl_->backend, impl_->backend->deadline()); }
+Expected<void> Store::fold_counts() {
+  return store::fold_counts(*impl_->backend, impl_->backend->deadline());
+}
 
 Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, std::string_view who,
                                                   std::string_view reason) {
@@ -131,7 +134,8 @@ Expected<void> Store::set_queue(std::string_view name, const QueueSettings& sett
 Expected<void> Store::set_paused(std::string_view queue, bool paused) {
   const Deadline deadline = impl_->backend->deadline();
   if (auto problem = store::check_name("queue", queue)) return std::unexpected(std::move(*problem));
-  if (auto problem = impl_->backend->check_queue_exists(queue, deadline)) return std::unexpected(std::move(*problem));
+  if (auto problem = impl_->backend->check_queue_exists(queue, deadline))
+    return std::unexpected(std::move(*problem));
   return store::set_queue(*impl_->backend, queue, {.paused = paused}, deadline);
 }
 
@@ -159,6 +163,8 @@ Expected<std::vector<QueueCounts>> Store::counts(std::optional<std::string> queu
   return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline());
 }
 
-Expected<DatabaseTime> Store::now() { return store::database_time(*impl_->backend, impl_->backend->deadline()); }
+Expected<DatabaseTime> Store::now() {
+  return store::database_time(*impl_->backend, impl_->backend->deadline());
+}
 
 }  // namespace faultline

@@ -35,7 +35,8 @@ std::optional<Error> check_text(std::string_view what, std::string_view text, st
     return invalid("the " + name + " has " + std::to_string(text.size()) + " bytes",
                    "at most " + std::to_string(bytes_max) + " are allowed");
   }
-  if (find_invalid_utf8(bytes_of(text))) return invalid("the " + name + " is not valid UTF-8", "encode it as UTF-8");
+  if (find_invalid_utf8(bytes_of(text)))
+    return invalid("the " + name + " is not valid UTF-8", "encode it as UTF-8");
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; };
   if (std::ranges::any_of(text, is_control)) {
     return invalid("the " + name + " has a control character in it", "use printable characters");
@@ -43,8 +44,8 @@ std::optional<Error> check_text(std::string_view what, std::string_view text, st
   return std::nullopt;
 }
 
-std::optional<Error> check_duration(std::string_view what, std::optional<milliseconds> value, milliseconds min,
-                                    milliseconds max) {
+std::optional<Error> check_duration(std::string_view what, std::optional<milliseconds> value,
+                                    milliseconds min, milliseconds max) {
   if (!value || (*value >= min && *value <= max)) return std::nullopt;
   return invalid("the " + std::string{what} + " is " + std::to_string(value->count()) + " ms",
                  std::to_string(min.count()) + " to " + std::to_string(max.count()) + " ms are allowed");
@@ -57,16 +58,17 @@ std::optional<Error> check_attempts(std::optional<int> attempts_max) {
 
 std::optional<Error> check_payload(const NewJob& job, const Limits& limits) {
   if (job.payload.size() > limits.payload_bytes_max) {
-    return Error{.code = ErrorCode::payload_too_large,
-                 .message = "the payload has " + std::to_string(job.payload.size()) + " bytes, the limit is " +
-                            std::to_string(limits.payload_bytes_max),
-                 .hint = "store the data elsewhere and enqueue a reference to it, or raise payload_bytes_max"};
+    return Error{
+        .code = ErrorCode::payload_too_large,
+        .message = "the payload has " + std::to_string(job.payload.size()) + " bytes, the limit is " +
+                   std::to_string(limits.payload_bytes_max),
+        .hint = "store the data elsewhere and enqueue a reference to it, or raise payload_bytes_max"};
   }
   if (job.encoding == Encoding::bytes) return std::nullopt;
   if (auto problem = find_json_problem(bytes_of(job.payload), limits.json_depth_max)) {
     return Error{.code = ErrorCode::payload_invalid,
-                 .message = "the payload is not valid JSON: at byte " + std::to_string(problem->offset) + ", " +
-                            problem->what,
+                 .message = "the payload is not valid JSON: at byte " + std::to_string(problem->offset) +
+                            ", " + problem->what,
                  .hint = "send valid JSON, or say that the payload is bytes"};
   }
   return std::nullopt;
@@ -74,7 +76,8 @@ std::optional<Error> check_payload(const NewJob& job, const Limits& limits) {
 
 std::optional<Error> check_times(const NewJob& job) {
   if (job.run_at && job.delay) return invalid("both run_at and delay are given", "give one of them");
-  // What PostgreSQL holds and people mean: the years 1970 to 9999. Infinity is for jobs that wait for a person.
+  // What PostgreSQL holds and people mean: the years 1970 to 9999. Infinity is for jobs that wait for a
+  // person.
   constexpr DatabaseTime latest{std::chrono::seconds{253'402'300'799}};
   if (job.run_at && (*job.run_at < DatabaseTime{} || *job.run_at > latest)) {
     return invalid("run_at is not between the years 1970 and 9999", "give a moment, or a delay");
@@ -109,7 +112,10 @@ std::optional<Error> check_job(const NewJob& job, const Limits& limits) {
   return first_of(
       [&] { return check_name("queue", job.queue); }, [&] { return check_name("kind", job.kind); },
       [&] { return check_payload(job, limits); }, [&] { return check_times(job); },
-      [&] { return job.idempotency_key ? check_text("idempotency key", *job.idempotency_key, kKeyBytesMax) : std::nullopt; },
+      [&] {
+        return job.idempotency_key ? check_text("idempotency key", *job.idempotency_key, kKeyBytesMax)
+                                   : std::nullopt;
+      },
       [&] { return check_attempts(job.attempts_max); },
       [&] { return check_duration("lease_ttl", job.lease_ttl, kTtlMin, kTtlMax); },
       [&] { return check_duration("run_max", job.run_max, kTtlMin, kRunMax); },
@@ -145,15 +151,19 @@ std::optional<Error> check_outcome(const Outcome& outcome, const Limits& limits)
 }
 
 std::optional<Error> check_progress(const ProgressReport& report) {
-  if (std::isfinite(report.fraction) && report.fraction >= 0 && report.fraction <= 1) return check_lease(report.lease);
+  if (std::isfinite(report.fraction) && report.fraction >= 0 && report.fraction <= 1)
+    return check_lease(report.lease);
   return invalid("the progress is not a fraction", "0 to 1 are allowed");
 }
 
-std::optional<Error> check_effect_key(std::string_view key) { return check_text("effect key", key, kKeyBytesMax); }
+std::optional<Error> check_effect_key(std::string_view key) {
+  return check_text("effect key", key, kKeyBytesMax);
+}
 
 std::optional<Error> check_lease(const Lease& lease) {
   if (lease.token.value <= 0) {
-    return invalid("the lease of job " + lease.job.to_string() + " has no token", "use the lease as the claim gave it");
+    return invalid("the lease of job " + lease.job.to_string() + " has no token",
+                   "use the lease as the claim gave it");
   }
   return check_name("worker", lease.worker);
 }
@@ -167,12 +177,13 @@ std::optional<Error> check_queue(std::string_view name, const QueueSettings& set
     return invalid("running_max is " + std::to_string(*settings.running_max), "0 or more, or -1 for no cap");
   }
   constexpr milliseconds forever{std::chrono::hours{24 * 36500}};
-  return first_of([&] { return check_name("queue", name); }, [&] { return check_attempts(settings.attempts_max); },
-                  [&] { return check_duration("lease_ttl", settings.lease_ttl, kTtlMin, kTtlMax); },
-                  [&] { return check_duration("backoff_base", settings.backoff_base, milliseconds{0}, kBackoffBaseMax); },
-                  [&] { return check_duration("backoff_max", settings.backoff_max, milliseconds{0}, kBackoffMaxMax); },
-                  [&] { return check_duration("retention", settings.retention, milliseconds{0}, forever); },
-                  [&] { return check_duration("key_retention", settings.key_retention, milliseconds{0}, forever); });
+  return first_of(
+      [&] { return check_name("queue", name); }, [&] { return check_attempts(settings.attempts_max); },
+      [&] { return check_duration("lease_ttl", settings.lease_ttl, kTtlMin, kTtlMax); },
+      [&] { return check_duration("backoff_base", settings.backoff_base, milliseconds{0}, kBackoffBaseMax); },
+      [&] { return check_duration("backoff_max", settings.backoff_max, milliseconds{0}, kBackoffMaxMax); },
+      [&] { return check_duration("retention", settings.retention, milliseconds{0}, forever); },
+      [&] { return check_duration("key_retention", settings.key_retention, milliseconds{0}, forever); });
 }
 
 std::optional<Error> check_list(const ListRequest& request) {
@@ -184,15 +195,18 @@ std::optional<Error> check_list(const ListRequest& request) {
 }
 
 std::string storable_text(std::string_view text) {
+  // No more than this can be left of it. A character that is cut in two here is behind the limit anyway.
+  std::string source{text.substr(0, kTextBytesMax + 4)};
+  std::ranges::replace(source, '\0', '\xFF');
   std::string clean;
-  clean.reserve(std::min(text.size(), kTextBytesMax));
-  while (!text.empty() && clean.size() < kTextBytesMax) {
-    const std::size_t good = std::min(find_invalid_utf8(bytes_of(text)).value_or(text.size()), text.find('\0'));
-    clean += text.substr(0, good);
-    text.remove_prefix(std::min(good, text.size()));
-    if (!text.empty()) {
+  clean.reserve(source.size());
+  for (std::string_view rest = source; !rest.empty() && clean.size() < kTextBytesMax;) {
+    const std::size_t good = find_invalid_utf8(bytes_of(rest)).value_or(rest.size());
+    clean += rest.substr(0, good);
+    rest.remove_prefix(good);
+    if (!rest.empty()) {
       clean += "\xEF\xBF\xBD";
-      text.remove_prefix(1);
+      rest.remove_prefix(1);
     }
   }
   if (clean.size() <= kTextBytesMax) return clean;

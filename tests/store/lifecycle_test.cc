@@ -331,10 +331,12 @@ TEST_F(LifecycleTest, finished_jobs_leave_when_their_retention_has_passed) {
 
   EXPECT_FALSE(must(store_.job(id)).has_value());
   EXPECT_EQ(counts().succeeded, 0);
-  EXPECT_EQ(must(store_.enqueue({.kind = "test", .idempotency_key = "k"})).status, Submission::Status::existing);
+  EXPECT_EQ(must(store_.enqueue({.kind = "test", .idempotency_key = "k"})).status,
+            Submission::Status::existing);
   advance(ms{1'000});
   EXPECT_EQ(must(store_.prune()).keys, 1U);
-  EXPECT_EQ(must(store_.enqueue({.kind = "test", .idempotency_key = "k"})).status, Submission::Status::created);
+  EXPECT_EQ(must(store_.enqueue({.kind = "test", .idempotency_key = "k"})).status,
+            Submission::Status::created);
 }
 
 TEST_F(LifecycleTest, counts_are_exact_after_every_kind_of_move) {

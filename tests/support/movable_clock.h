@@ -24,8 +24,9 @@ class MovableClock {
   }
 
   void advance(std::chrono::microseconds by) {
-    must(connection_.exec({"", "UPDATE faultline.movable_clock SET at = at + $1::bigint * interval '1 microsecond'"},
-                          pg::Params{}.add(std::int64_t{by.count()}), soon()));
+    must(connection_.exec(
+        {"", "UPDATE faultline.movable_clock SET at = at + $1::bigint * interval '1 microsecond'"},
+        pg::Params{}.add(std::int64_t{by.count()}), soon()));
   }
 
  private:

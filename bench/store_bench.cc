@@ -1,0 +1,318 @@
+// The store beside a hand-written floor, on a durable PostgreSQL of its own, both measured in the same run.
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "floor.h"
+#include "pg/binary_copy.h"
+#include "workload.h"
+
+namespace faultline::bench {
+namespace {
+
+using nlohmann::json;
+
+class StoreBench {
+ public:
+  StoreBench(Server& server, std::size_t rounds, bool quiet)
+      : server_(server), floor_(server), rounds_(rounds), quiet_(quiet) {}
+
+  json run() {
+    json report;
+    report["claim_settle_jobs_per_s"] = grid();
+    for (const std::size_t batch : {100U, 500U}) compare_with_floor(report, batch);
+    compare_enqueue(report);
+    compare_snapshot(report);
+    compare_retained(report);
+    enqueue_million(report);
+    return report;
+  }
+
+ private:
+  void say(const std::string& text) const {
+    if (!quiet_) std::cerr << text << std::endl;
+  }
+
+  Store open(std::size_t connections) const {
+    return must(Store::open({.database = server_.dsn(),
+                             .connections_max = connections,
+                             .call_timeout = std::chrono::minutes{5}}));
+  }
+
+  void clear() {
+    server_.script("TRUNCATE faultline.ledger, faultline.grants, faultline.tallies");
+    server_.script("VACUUM ANALYZE faultline.jobs");
+  }
+
+  void fill(Store& store, std::size_t jobs) {
+    std::size_t left = jobs;
+    const NewJob job{.kind = "bench", .payload = std::string{kPayload}};
+    must(store.enqueue_bulk([&]() -> std::optional<NewJob> {
+      if (left == 0) return std::nullopt;
+      --left;
+      return job;
+    }));
+  }
+
+  /// Jobs per second of claim and settle, each a commit of its own.
+  double drain(Store& store, std::size_t connections, std::size_t batch) {
+    return measure(connections, [&](std::size_t) -> std::size_t {
+      const auto claimed = must(store.claim({.worker = "bench", .limit = batch}));
+      if (claimed.empty()) return 0;
+      std::vector<Settlement> done;
+      done.reserve(claimed.size());
+      for (const ClaimedJob& job : claimed) done.push_back({.lease = job.lease});
+      for (const Verdict& verdict : must(store.settle(done))) {
+        if (!verdict.committed()) throw std::runtime_error("the store lost a job");
+      }
+      return claimed.size();
+    });
+  }
+
+  /// The same with each settlement and the next claim in one commit.
+  double drain_by_exchange(Store& store, std::size_t connections, std::size_t batch) {
+    std::vector<std::vector<Settlement>> pending(connections);
+    return measure(connections, [&](std::size_t thread) -> std::size_t {
+      auto next = must(store.exchange(pending[thread], {.worker = "bench", .limit = batch}));
+      const std::size_t settled = pending[thread].size();
+      pending[thread].clear();
+      for (const ClaimedJob& job : next.claimed) pending[thread].push_back({.lease = job.lease});
+      return next.claimed.empty() ? settled : std::max<std::size_t>(settled, 1);
+    });
+  }
+
+  static std::size_t jobs_for(std::size_t batch) {
+    static const std::map<std::size_t, std::size_t> jobs{
+        {1, 2'000}, {10, 15'000}, {100, 60'000}, {500, 80'000}};
+    return jobs.at(batch);
+  }
+
+  double measured_drain(std::size_t connections, std::size_t batch) {
+    clear();
+    Store store = open(connections);
+    fill(store, jobs_for(batch));
+    return drain(store, connections, batch);
+  }
+
+  json grid() {
+    json rows = json::array();
+    for (const std::size_t batch : {1U, 10U, 100U, 500U}) {
+      for (const std::size_t connections : {1U, 2U, 4U, 8U}) {
+        const double ours = measured_drain(connections, batch);
+        floor_.fill(jobs_for(batch));
+        const double floor = floor_.drain(connections, batch);
+        rows.push_back({{"batch", batch},
+                        {"connections", connections},
+                        {"store", std::round(ours)},
+                        {"floor", std::round(floor)}});
+        say("batch " + std::to_string(batch) + ", " + std::to_string(connections) +
+            " connections: " + std::to_string(static_cast<long>(ours)) + " jobs/s, floor " +
+            std::to_string(static_cast<long>(floor)));
+      }
+    }
+    return rows;
+  }
+
+  /// Rounds are taken in turns, and the ratio is the median of the rounds' ratios: what disturbs the machine
+  /// disturbs both.
+  void compare_with_floor(json& report, std::size_t batch) {
+    constexpr std::size_t connections = 4;
+    std::vector<double> ours;
+    std::vector<double> floors;
+    std::vector<double> exchanges;
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      ours.push_back(measured_drain(connections, batch));
+      floor_.fill(jobs_for(batch));
+      floors.push_back(floor_.drain(connections, batch));
+      clear();
+      Store store = open(connections);
+      fill(store, jobs_for(batch));
+      exchanges.push_back(drain_by_exchange(store, connections, batch));
+      ratios.push_back(ours.back() / floors.back());
+    }
+    const std::string suffix = std::to_string(batch);
+    report["claim_settle_" + suffix + "_jobs_per_s"] = std::round(median(ours));
+    report["floor_" + suffix + "_jobs_per_s"] = std::round(median(floors));
+    report["exchange_" + suffix + "_jobs_per_s"] = std::round(median(exchanges));
+    report["claim_settle_vs_floor_" + suffix] = median(ratios);
+    say("batch " + suffix + ": " + std::to_string(median(ratios)) + " of the floor");
+  }
+
+  /// A plain COPY of the same rows into the same table.
+  double raw_copy(std::size_t jobs) {
+    pg::Connection connection = server_.connect();
+    std::size_t left = jobs;
+    bool first = true;
+    std::uint64_t number = 0x0190'0000'0000ULL << 16U;
+    return measure(1, [&](std::size_t) -> std::size_t {
+      if (left == 0) return 0;
+      must(connection.copy_in(
+          "COPY faultline.jobs (bucket, id, queue, kind, payload, priority) FROM STDIN (FORMAT binary)",
+          [&](std::string& buffer) {
+            pg::BinaryCopy rows{buffer};
+            if (first) rows.header();
+            first = false;
+            while (buffer.size() < 256 * 1024) {
+              if (left == 0) {
+                rows.trailer();
+                return false;
+              }
+              --left;
+              Uuid id;
+              ++number;
+              for (std::size_t i = 0; i < 8; ++i)
+                id.bytes[i] = static_cast<std::uint8_t>(number >> (56U - 8U * i));
+              rows.begin_row(6);
+              rows.add(std::int16_t{0}).add(id).add("default").add("bench");
+              rows.add(std::as_bytes(std::span{kPayload})).add(std::int16_t{5});
+            }
+            return true;
+          },
+          in_time()));
+      return jobs;
+    });
+  }
+
+  void forget_jobs() {
+    server_.script("DELETE FROM faultline.jobs WHERE queue <> ''");
+    clear();
+  }
+
+  void compare_enqueue(json& report) {
+    constexpr std::size_t jobs = 200'000;
+    std::vector<double> ours;
+    std::vector<double> raw;
+    std::vector<double> ratios;
+    std::vector<double> batches;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      forget_jobs();
+      Store store = open(1);
+      bool filled = false;
+      ours.push_back(measure(1, [&](std::size_t) -> std::size_t {
+        if (std::exchange(filled, true)) return 0;
+        fill(store, jobs);
+        return jobs;
+      }));
+      forget_jobs();
+      raw.push_back(raw_copy(jobs));
+      forget_jobs();
+      const std::vector<NewJob> batch(1'000, NewJob{.kind = "bench", .payload = std::string{kPayload}});
+      std::size_t sent = 0;
+      batches.push_back(measure(1, [&](std::size_t) -> std::size_t {
+        if (sent == 50) return 0;
+        ++sent;
+        return must(store.enqueue(batch)).size();
+      }));
+      ratios.push_back(ours.back() / raw.back());
+    }
+    forget_jobs();
+    report["enqueue_bulk_jobs_per_s"] = std::round(median(ours));
+    report["enqueue_batch_1000_jobs_per_s"] = std::round(median(batches));
+    report["raw_copy_jobs_per_s"] = std::round(median(raw));
+    report["enqueue_vs_copy"] = median(ratios);
+    say("enqueue: " + std::to_string(median(ratios)) + " of a raw COPY");
+  }
+
+  double long_drain(std::size_t jobs) {
+    Store store = open(4);
+    fill(store, jobs);
+    return drain(store, 4, 100);
+  }
+
+  /// A snapshot that is held keeps every dead row and index entry of the drain in place.
+  void compare_snapshot(json& report) {
+    constexpr std::size_t jobs = 150'000;
+    std::vector<double> plain;
+    std::vector<double> held;
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      clear();
+      plain.push_back(long_drain(jobs));
+      clear();
+      pg::Connection holder = server_.connect();
+      must(holder.exec_script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM faultline.jobs",
+                              in_time()));
+      held.push_back(long_drain(jobs));
+      must(holder.exec_script("ROLLBACK", in_time()));
+      ratios.push_back(held.back() / plain.back());
+    }
+    report["plain_jobs_per_s"] = std::round(median(plain));
+    report["snapshot_jobs_per_s"] = std::round(median(held));
+    report["snapshot_vs_plain"] = median(ratios);
+    say("with a held snapshot: " + std::to_string(median(ratios)) + " of without");
+  }
+
+  void compare_retained(json& report) {
+    constexpr std::size_t jobs = 100'000;
+    std::vector<double> plain;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      clear();
+      plain.push_back(long_drain(jobs));
+    }
+    clear();
+    server_.script(
+        "INSERT INTO faultline.ledger (bucket, job_id, token, lease_id, attempt, outcome, state, requeues, "
+        "queue,"
+        "    worker, started_at, priority, delivery, encoding, run_at, created_at, kind, payload)"
+        "SELECT 0, (lpad(to_hex(i), 12, '0') || substr(md5(i::text), 1, 16) || '0000')::uuid, 1, "
+        "gen_random_uuid(), 1,"
+        "       'succeeded', 'succeeded', 0, 'default', 'bench', now(), 5, 'at_least_once', 'json', now(), "
+        "now(),"
+        "       'bench', '" +
+        std::string{kPayload} + "'::bytea FROM generate_series(1, 1000000) AS i");
+    server_.script("VACUUM ANALYZE faultline.ledger");
+    std::vector<double> retained;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      server_.script("VACUUM ANALYZE faultline.jobs");
+      retained.push_back(long_drain(jobs));
+    }
+    report["retained_jobs_per_s"] = std::round(median(retained));
+    report["retained_vs_plain"] = median(retained) / median(plain);
+    say("with a million finished jobs: " + std::to_string(median(retained) / median(plain)) + " of without");
+    clear();
+  }
+
+  void enqueue_million(json& report) {
+    Store store = open(1);
+    const std::size_t before = peak_memory_kib();
+    fill(store, 1'000'000);
+    report["enqueue_million_memory_growth_kib"] = peak_memory_kib() - before;
+  }
+
+  Server& server_;
+  Floor floor_;
+  std::size_t rounds_;
+  bool quiet_;
+};
+
+}  // namespace
+}  // namespace faultline::bench
+
+int main(int argc, char** argv) {
+  CLI::App app{"The store beside a hand-written floor, both measured in this run, durably."};
+  bool as_json = false;
+  std::size_t rounds = 3;
+  app.add_flag("--json", as_json, "print one JSON object");
+  app.add_option("--rounds", rounds, "how often each comparison is measured; the median counts")
+      ->check(CLI::Range(1, 99));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    faultline::bench::Server server;
+    const nlohmann::json report = faultline::bench::StoreBench{server, rounds, as_json}.run();
+    std::cout << (as_json ? report.dump() : report.dump(2)) << std::endl;
+  } catch (const std::exception& error) {
+    std::cerr << "store_bench: " << error.what() << std::endl;
+    return 1;
+  }
+  return 0;
+}

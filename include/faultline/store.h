@@ -115,7 +115,8 @@ class Store {
   // Working.
 
   [[nodiscard]] Expected<std::vector<ClaimedJob>> claim(const ClaimRequest& request);
-  /// Renews leases, on the connection that is kept for it. `extend` instead of the job's TTL if given.
+  /// Renews leases, on the connection that is kept for it. `extend` instead of the job's TTL if given; a
+  /// renewal never shortens a lease.
   [[nodiscard]] Expected<std::vector<Beat>> heartbeat(
       std::span<const Lease> leases, std::optional<std::chrono::milliseconds> extend = std::nullopt);
   [[nodiscard]] Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports);

@@ -137,9 +137,10 @@ CREATE TABLE faultline.jobs (
     -- A job without a token left can never be claimed again: it must not pretend to wait.
     CONSTRAINT an_available_job_has_a_token_left CHECK (state <> 'available' OR token < 9223372036854775807)
 )
--- Two thirds of each page are left free. A claim makes the row half as large again, a heartbeat then needs room
--- for a second version of it, and both are to stay on the page and so to write to no index (a heap-only update). That is also why no index here, and no index's predicate, may name a column
--- that a claim or a heartbeat changes: state, token, attempt, worker, lease_*, claimed_at.
+-- Two thirds of each page are left free. A claim makes the row half as large again, a heartbeat then needs
+-- room for a second version of it, and both are to stay on the page and so to write to no index (a heap-only
+-- update). That is also why no index here, and no index's predicate, may name a column that a claim or a
+-- heartbeat changes: state, token, attempt, worker, lease_*, claimed_at.
 WITH (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_cost_delay = 0);
 
@@ -300,14 +301,21 @@ CREATE FUNCTION faultline.shown_state(state faultline.job_state, run_at timestam
 
 -- Retires up to jobs_max finished jobs whose queue's retention has passed. Runs with the owner's rights
 -- and deletes by that rule alone, so that a worker may call it and still cannot touch the ledger.
+--
+-- Two statements: the first locks each job's last row in the ledger, the second sees what is true behind
+-- that lock. A requeue locks the same row (hold_finished), so a job is retired or brought back, never both.
 CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RETURNS bigint
-    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    WITH old AS MATERIALIZED (
-        SELECT f.job_id, f.queue, f.state
+DECLARE
+    candidates uuid[];
+    retired    bigint;
+BEGIN
+    candidates := ARRAY(
+        SELECT f.job_id
           FROM faultline.queues q
          CROSS JOIN LATERAL (
-               SELECT l.job_id, l.queue, l.state
+               SELECT l.job_id
                  FROM faultline.ledger l
                 WHERE l.bucket = in_bucket AND l.queue = q.name AND l.state IN ('succeeded', 'cancelled')
                   AND l.ended_at < faultline.clock() - q.retention_ms * interval '1 millisecond'
@@ -318,7 +326,16 @@ CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RE
                 LIMIT jobs_max
                   FOR UPDATE SKIP LOCKED) AS f
          WHERE q.bucket = in_bucket
-         LIMIT jobs_max
+         LIMIT jobs_max);
+
+    WITH old AS MATERIALIZED (
+        SELECT last.job_id, last.queue, last.state
+          FROM unnest(candidates) AS candidate(id)
+         CROSS JOIN LATERAL (
+               SELECT l.job_id, l.queue, l.state FROM faultline.ledger l
+                WHERE l.bucket = in_bucket AND l.job_id = candidate.id
+                ORDER BY l.token DESC LIMIT 1) AS last
+         WHERE last.state IN ('succeeded', 'cancelled')
     ), gone AS (
         DELETE FROM faultline.ledger l USING old WHERE l.bucket = in_bucket AND l.job_id = old.job_id
     ), effects AS (
@@ -331,7 +348,21 @@ CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RE
                -count(*) FILTER (WHERE o.state = 'cancelled')
           FROM old o GROUP BY o.queue
     )
-    SELECT count(*) FROM old
+    SELECT count(*) INTO retired FROM old;
+    RETURN retired;
+END
+$$;
+
+-- Locks the last ledger rows of finished jobs, so that they are not retired while they are brought back. The
+-- owner's rights, because only who may update the ledger may lock its rows, and nobody may.
+CREATE FUNCTION faultline.hold_finished(in_bucket smallint, ids uuid[]) RETURNS bigint
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT count(*)
+      FROM (SELECT l.job_id FROM faultline.ledger l
+             WHERE l.bucket = in_bucket AND l.job_id = ANY (ids) AND l.state IN ('succeeded', 'cancelled')
+             ORDER BY l.job_id, l.token
+               FOR UPDATE) AS held
     $$;
 
 -- Takes back jobs that were added a second time: an enqueue that was sent again, because the answer to the

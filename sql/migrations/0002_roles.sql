@@ -37,6 +37,7 @@ GRANT INSERT (bucket, id, queue, kind, payload, encoding, priority, run_at, atte
 GRANT INSERT (bucket, queue, available) ON faultline.tallies TO faultline_producer;
 GRANT INSERT, UPDATE (job_id, fingerprint, created_at, expires_at)
    ON faultline.idempotency_keys TO faultline_producer, faultline_worker;
+GRANT EXECUTE ON FUNCTION faultline.hold_finished(smallint, uuid[]) TO faultline_owner;
 GRANT EXECUTE ON FUNCTION faultline.drop_resubmitted(smallint, uuid[])
    TO faultline_owner, faultline_producer, faultline_worker;
 

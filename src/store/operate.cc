@@ -46,6 +46,7 @@ Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
                                           std::map<JobId, RequeueStatus>& found, Deadline deadline) {
   pg::Unit unit;
   unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
+  unit.add(sql::kLedgerHold, id_params(bucket, ids));
   unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
   auto results = backend.try_run(unit, deadline);
   // The ledger lets one of two through, the other looks again.

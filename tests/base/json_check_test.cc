@@ -2,10 +2,10 @@
 
 #include "base/json_check.h"
 
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "base/sha256.h"
 #include "support/database.h"
@@ -22,26 +22,140 @@ bool is_json(std::string_view text, std::size_t depth_max = 128) {
 
 const std::vector<std::string>& valid_texts() {
   static const std::vector<std::string> texts{
-      "null", "true", "false", "0", "-0", "1", "-1", "10", "1.5", "0.0", "1e1", "1E+10", "1e-10", "-0.1e5",
-      "123456789012345678901234567890", "1e308", R"("")", R"("a")", R"(" ")", R"("\"\\\/\b\f\n\r\t")",
-      R"("\u0041")", R"("\u00e9\uABCD")", R"("\ud83d\ude00")", R"("\uD83D\uDE00")", "\"\u00e9\u20ac\U0001F600\"",
-      "\"\x7f\"", "\"\u2028\"", "\"\uFFFE\"", "[]", "{}", "[ ]", "{ }", "[1]", "[1,2]", "[[],{}]", R"({"a":1})",
-      R"({"a":1,"b":[2,{"c":null}]})", R"({"":0})", R"({"a":1,"a":2})", " \t\r\n1 \t\r\n", "[ 1 , 2 ]",
-      R"( { "a" : 1 , "b" : 2 } )", "[[[[[[[[[[1]]]]]]]]]]", R"(["\\"])", R"(["\""])",
+      "null",
+      "true",
+      "false",
+      "0",
+      "-0",
+      "1",
+      "-1",
+      "10",
+      "1.5",
+      "0.0",
+      "1e1",
+      "1E+10",
+      "1e-10",
+      "-0.1e5",
+      "123456789012345678901234567890",
+      "1e308",
+      R"("")",
+      R"("a")",
+      R"(" ")",
+      R"("\"\\\/\b\f\n\r\t")",
+      R"("\u0041")",
+      R"("\u00e9\uABCD")",
+      R"("\ud83d\ude00")",
+      R"("\uD83D\uDE00")",
+      "\"\u00e9\u20ac\U0001F600\"",
+      "\"\x7f\"",
+      "\"\u2028\"",
+      "\"\uFFFE\"",
+      "[]",
+      "{}",
+      "[ ]",
+      "{ }",
+      "[1]",
+      "[1,2]",
+      "[[],{}]",
+      R"({"a":1})",
+      R"({"a":1,"b":[2,{"c":null}]})",
+      R"({"":0})",
+      R"({"a":1,"a":2})",
+      " \t\r\n1 \t\r\n",
+      "[ 1 , 2 ]",
+      R"( { "a" : 1 , "b" : 2 } )",
+      "[[[[[[[[[[1]]]]]]]]]]",
+      R"(["\\"])",
+      R"(["\""])",
   };
   return texts;
 }
 
 const std::vector<std::string>& invalid_texts() {
   static const std::vector<std::string> texts{
-      "", " ", "nul", "nulll", "True", "NULL", "undefined", "NaN", "Infinity", "-Infinity", "-", "+1", "01", "-01",
-      "1.", ".5", "1.e1", "1e", "1e+", "0x10", "1_000", "1 2", "1,2", "\"", "\"a", "'a'", "a", R"("\a")", R"("\x41")",
-      R"("\u")", R"("\u12")", R"("\u12g4")", R"("\U0041")", "\"\\", "\"\\\"", "\"\n\"", "\"\t\"", "\"\x01\"", "\"\x1f\"",
-      "[", "]", "{", "}", "[1", "[1,", "[,1]", "[1,]", "[1,,2]", "[1 2]", "[1}", "{]", "{\"a\"}", "{\"a\":}", "{\"a\":1",
-      "{\"a\":1,}", "{,}", "{a:1}", "{1:1}", "{'a':1}", "{\"a\" 1}", "{\"a\"::1}", "{\"a\":1 \"b\":2}", "[]]", "{}}", "[[]",
-      "// x\n1", "/* x */ 1", "1 // x", "\xEF\xBB\xBF" "1", "\xA0" "1", "\v1", "\f1", "[\"a\",\n4\n,1,", "{\"a\":true} \"x\"",
+      "",
+      " ",
+      "nul",
+      "nulll",
+      "True",
+      "NULL",
+      "undefined",
+      "NaN",
+      "Infinity",
+      "-Infinity",
+      "-",
+      "+1",
+      "01",
+      "-01",
+      "1.",
+      ".5",
+      "1.e1",
+      "1e",
+      "1e+",
+      "0x10",
+      "1_000",
+      "1 2",
+      "1,2",
+      "\"",
+      "\"a",
+      "'a'",
+      "a",
+      R"("\a")",
+      R"("\x41")",
+      R"("\u")",
+      R"("\u12")",
+      R"("\u12g4")",
+      R"("\U0041")",
+      "\"\\",
+      "\"\\\"",
+      "\"\n\"",
+      "\"\t\"",
+      "\"\x01\"",
+      "\"\x1f\"",
+      "[",
+      "]",
+      "{",
+      "}",
+      "[1",
+      "[1,",
+      "[,1]",
+      "[1,]",
+      "[1,,2]",
+      "[1 2]",
+      "[1}",
+      "{]",
+      "{\"a\"}",
+      "{\"a\":}",
+      "{\"a\":1",
+      "{\"a\":1,}",
+      "{,}",
+      "{a:1}",
+      "{1:1}",
+      "{'a':1}",
+      "{\"a\" 1}",
+      "{\"a\"::1}",
+      "{\"a\":1 \"b\":2}",
+      "[]]",
+      "{}}",
+      "[[]",
+      "// x\n1",
+      "/* x */ 1",
+      "1 // x",
+      "\xEF\xBB\xBF"
+      "1",
+      "\xA0"
+      "1",
+      "\v1",
+      "\f1",
+      "[\"a\",\n4\n,1,",
+      "{\"a\":true} \"x\"",
       // Half of a surrogate pair.
-      R"("\ud800")", R"("\udc00")", R"("\ud800\ud800")", R"("\ud800x")", R"("\udc00\ud800")", R"("\ud800\n")",
+      R"("\ud800")",
+      R"("\udc00")",
+      R"("\ud800\ud800")",
+      R"("\ud800x")",
+      R"("\udc00\ud800")",
+      R"("\ud800\n")",
   };
   return texts;
 }
@@ -49,9 +163,28 @@ const std::vector<std::string>& invalid_texts() {
 /// These have bytes that PostgreSQL does not even take as text.
 const std::vector<std::string>& invalid_bytes() {
   static const std::vector<std::string> texts{
-      "\0"s, "1\0"s, "\"\0\""s, "\"a\0b\""s, "\"\x80\"", "\"\xff\"", "\"\xc0\xaf\"", "\"\xc1\xbf\"", "\"\xe0\x80\xaf\"",
-      "\"\xf0\x80\x80\xaf\"", "\"\xed\xa0\x80\"", "\"\xed\xbf\xbf\"", "\"\xf4\x90\x80\x80\"", "\"\xf5\x80\x80\x80\"",
-      "\"\xc3\"", "\"\xe2\x82\"", "\"\xf0\x9f\x98\"", "\xff", "[\xff]", "{\"\xff\":1}", "\"\xc3", "\"\xe9t\xe9\"",
+      "\0"s,
+      "1\0"s,
+      "\"\0\""s,
+      "\"a\0b\""s,
+      "\"\x80\"",
+      "\"\xff\"",
+      "\"\xc0\xaf\"",
+      "\"\xc1\xbf\"",
+      "\"\xe0\x80\xaf\"",
+      "\"\xf0\x80\x80\xaf\"",
+      "\"\xed\xa0\x80\"",
+      "\"\xed\xbf\xbf\"",
+      "\"\xf4\x90\x80\x80\"",
+      "\"\xf5\x80\x80\x80\"",
+      "\"\xc3\"",
+      "\"\xe2\x82\"",
+      "\"\xf0\x9f\x98\"",
+      "\xff",
+      "[\xff]",
+      "{\"\xff\":1}",
+      "\"\xc3",
+      "\"\xe9t\xe9\"",
   };
   return texts;
 }
@@ -75,7 +208,9 @@ TEST(JsonCheckTest, refuses_every_invalid_text_with_words_and_a_place_inside_it)
 }
 
 TEST(JsonCheckTest, names_the_byte_at_which_it_shows) {
-  const auto offset = [](std::string_view text) { return find_json_problem(bytes_of(text), 128).value().offset; };
+  const auto offset = [](std::string_view text) {
+    return find_json_problem(bytes_of(text), 128).value().offset;
+  };
   EXPECT_EQ(offset("[1, x]"), 4U);
   EXPECT_EQ(offset("\"ab\xff\""), 3U);
   EXPECT_EQ(offset("{\"a\" 1}"), 5U);
@@ -116,21 +251,29 @@ TEST(JsonCheckTest, agrees_with_another_reader_on_texts_with_random_damage) {
   constexpr unsigned kSeed = 20'260'101;
   std::mt19937 random{kSeed};
   constexpr std::string_view alphabet = "{}[]\",:\\u0dD8c1eE+-. \ntrfalsn\xc3\xa9\xff\x01\0"sv;
-  const auto pick = [&](std::size_t size) { return std::uniform_int_distribution<std::size_t>{0, size - 1}(random); };
+  const auto pick = [&](std::size_t size) {
+    return std::uniform_int_distribution<std::size_t>{0, size - 1}(random);
+  };
   for (int round = 0; round < 50'000; ++round) {
     std::string text = valid_texts()[pick(valid_texts().size())];
     for (std::size_t damage = 1 + pick(3); damage > 0 && !text.empty(); --damage) {
       const std::size_t at = pick(text.size());
       switch (pick(3)) {
-        case 0: text[at] = alphabet[pick(alphabet.size())]; break;
-        case 1: text.insert(at, 1, alphabet[pick(alphabet.size())]); break;
-        default: text.erase(at, 1);
+        case 0:
+          text[at] = alphabet[pick(alphabet.size())];
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[pick(alphabet.size())]);
+          break;
+        default:
+          text.erase(at, 1);
       }
     }
     if (is_read_otherwise(text)) continue;
     // nlohmann refuses numbers that no double holds; they are JSON all the same.
     if (is_json(text) && text.find_first_of("eE") != std::string::npos) continue;
-    ASSERT_EQ(is_json(text), nlohmann::json::accept(text)) << ::testing::PrintToString(text) << " seed " << kSeed;
+    ASSERT_EQ(is_json(text), nlohmann::json::accept(text))
+        << ::testing::PrintToString(text) << " seed " << kSeed;
   }
 }
 
@@ -142,8 +285,10 @@ TEST(JsonCheckTest, agrees_with_the_database_on_every_text_that_it_takes_as_text
     return sql.exec({"", "SELECT $1::text::jsonb"}, pg::Params{}.add(text), testing::soon()).has_value();
   };
   for (const std::string& text : valid_texts()) EXPECT_TRUE(accepted(text)) << text;
-  for (const std::string& text : invalid_texts()) EXPECT_FALSE(accepted(text)) << ::testing::PrintToString(text);
-  for (const std::string& text : invalid_bytes()) EXPECT_FALSE(accepted(text)) << ::testing::PrintToString(text);
+  for (const std::string& text : invalid_texts())
+    EXPECT_FALSE(accepted(text)) << ::testing::PrintToString(text);
+  for (const std::string& text : invalid_bytes())
+    EXPECT_FALSE(accepted(text)) << ::testing::PrintToString(text);
 }
 
 TEST(Utf8CheckTest, finds_the_first_byte_that_is_not_utf8) {

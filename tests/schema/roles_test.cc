@@ -335,6 +335,8 @@ TEST_F(RolesTest, nobody_rewrites_the_past_and_workers_change_only_what_a_lease_
       {"reader nobody", "add a job",
        "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload) VALUES (0, gen_random_uuid(), "
        "'default', 'k', '')"},
+      {"producer worker reader nobody", "hold finished jobs",
+       "SELECT faultline.hold_finished(0::smallint, '{}')"},
       {"reader nobody", "drop resubmitted jobs", "SELECT faultline.drop_resubmitted(0::smallint, '{}')"},
       {"nobody", "look", "SELECT 1 FROM faultline.jobs"},
       {"nobody", "ask the time", "SELECT faultline.clock()"},
@@ -434,7 +436,7 @@ TEST_F(RolesTest, every_function_with_the_owners_rights_has_a_search_path_of_its
   EXPECT_EQ(
       number(
           "SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'faultline'::regnamespace AND p.prosecdef"),
-      2);
+      3);
 }
 
 TEST_F(RolesTest, a_producer_can_take_back_a_resubmitted_job_and_no_other) {

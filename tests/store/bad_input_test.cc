@@ -1,10 +1,10 @@
 // Bad input is refused before the database, with a code to react to and words that say what is wrong, and
 // leaves nothing behind. Hostile input that is legal is kept as it came.
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gmock/gmock.h>
 
 #include "store/fixture.h"
 
@@ -18,11 +18,13 @@ class BadInputTest : public StoreTest {
  protected:
   /// How many rows every table of the schema has, and the sums of the counts.
   std::string rows() {
-    return query_text(sql_,
-                      "SELECT concat_ws(' ', (SELECT count(*) FROM faultline.jobs), (SELECT count(*) FROM faultline.ledger),"
-                      " (SELECT count(*) FROM faultline.effects), (SELECT count(*) FROM faultline.idempotency_keys),"
-                      " (SELECT count(*) FROM faultline.stale_writes), (SELECT count(*) FROM faultline.grants),"
-                      " (SELECT count(*) FROM faultline.queues), (SELECT count(*) FROM faultline.tallies))");
+    return query_text(
+        sql_,
+        "SELECT concat_ws(' ', (SELECT count(*) FROM faultline.jobs), (SELECT count(*) FROM "
+        "faultline.ledger),"
+        " (SELECT count(*) FROM faultline.effects), (SELECT count(*) FROM faultline.idempotency_keys),"
+        " (SELECT count(*) FROM faultline.stale_writes), (SELECT count(*) FROM faultline.grants),"
+        " (SELECT count(*) FROM faultline.queues), (SELECT count(*) FROM faultline.tallies))");
   }
 
   template <class T>
@@ -69,23 +71,25 @@ TEST_F(BadInputTest, the_payload_limit_and_the_depth_limit_can_be_set) {
   Store small = open_store({.payload_bytes_max = 10, .json_depth_max = 2});
 
   EXPECT_TRUE(small.enqueue({.kind = "k", .payload = "[[\"5678\"]]"}).has_value());
-  expect_error(small.enqueue({.kind = "k", .payload = "[[\"56789\"]]"}), ErrorCode::payload_too_large, "the limit is 10");
-  expect_error(small.enqueue({.kind = "k", .payload = "[[[]]]"}), ErrorCode::payload_invalid, "nested too deep");
+  expect_error(small.enqueue({.kind = "k", .payload = "[[\"56789\"]]"}), ErrorCode::payload_too_large,
+               "the limit is 10");
+  expect_error(small.enqueue({.kind = "k", .payload = "[[[]]]"}), ErrorCode::payload_invalid,
+               "nested too deep");
   Store large = open_store({.payload_bytes_max = 2'000'000});
   EXPECT_TRUE(large.enqueue({.kind = "k", .payload = std::string(1'500'000, ' ') + "1"}).has_value());
 }
 
 TEST_F(BadInputTest, what_is_not_json_is_refused_and_the_place_is_named) {
   const std::vector<std::pair<std::string, std::string>> texts{
-      {"", "ends where a value"},     {" ", "ends where a value"},    {"{", "key in quotes"},
-      {"[1,]", "value was expected"}, {"{\"a\":1,}", "key in"},       {"{'a':1}", "key in quotes"},
-      {"01", "begins with a zero"},   {"1.", "behind the point"},     {"nul", "value was expected"},
-      {"NaN", "value was expected"},  {"1 2", "something follows"},   {"\"a", "ends inside a string"},
-      {"\"\\x\"", "no such escape"},  {"\"\\ud800\"", "surrogate"},   {"\"\\udc00\\ud800\"", "surrogate"},
-      {"\"\\u12\"", "hexadecimal"},   {"\"\x01\"", "control"},        {"\xEF\xBB\xBF{}", "value was expected"},
-      {"\"\0\""s, "control"},         {"null\0"s, "something"},       {"\"\xff\"", "not valid UTF-8"},
-      {"\"\xc0\xaf\"", "UTF-8"},      {"\"\xed\xa0\x80\"", "UTF-8"},  {"\"\xf4\x90\x80\x80\"", "UTF-8"},
-      {"\"\xe2\x82\"", "UTF-8"},      {"// 1\n1", "value was"},       {"[1", "ends inside"},
+      {"", "ends where a value"},     {" ", "ends where a value"},   {"{", "key in quotes"},
+      {"[1,]", "value was expected"}, {"{\"a\":1,}", "key in"},      {"{'a':1}", "key in quotes"},
+      {"01", "begins with a zero"},   {"1.", "behind the point"},    {"nul", "value was expected"},
+      {"NaN", "value was expected"},  {"1 2", "something follows"},  {"\"a", "ends inside a string"},
+      {"\"\\x\"", "no such escape"},  {"\"\\ud800\"", "surrogate"},  {"\"\\udc00\\ud800\"", "surrogate"},
+      {"\"\\u12\"", "hexadecimal"},   {"\"\x01\"", "control"},       {"\xEF\xBB\xBF{}", "value was expected"},
+      {"\"\0\""s, "control"},         {"null\0"s, "something"},      {"\"\xff\"", "not valid UTF-8"},
+      {"\"\xc0\xaf\"", "UTF-8"},      {"\"\xed\xa0\x80\"", "UTF-8"}, {"\"\xf4\x90\x80\x80\"", "UTF-8"},
+      {"\"\xe2\x82\"", "UTF-8"},      {"// 1\n1", "value was"},      {"[1", "ends inside"},
   };
   for (const auto& [text, says] : texts) {
     SCOPED_TRACE(::testing::PrintToString(text));
@@ -100,7 +104,8 @@ TEST_F(BadInputTest, a_depth_bomb_is_refused) {
     for (int i = 0; i < 100'000; ++i) bomb += open;
     expect_refused({.kind = "k", .payload = bomb}, ErrorCode::payload_invalid, "nested too deep");
   }
-  EXPECT_TRUE(store_.enqueue({.kind = "k", .payload = std::string(128, '[') + std::string(128, ']')}).has_value());
+  EXPECT_TRUE(
+      store_.enqueue({.kind = "k", .payload = std::string(128, '[') + std::string(128, ']')}).has_value());
 }
 
 TEST_F(BadInputTest, bytes_are_taken_as_they_are) {
@@ -117,9 +122,9 @@ TEST_F(BadInputTest, bytes_are_taken_as_they_are) {
 
 TEST_F(BadInputTest, bad_names_are_refused_wherever_a_name_stands) {
   const std::vector<std::pair<std::string, std::string>> names{
-      {"", "is empty"},           {std::string(129, 'x'), "129 bytes"}, {"a\nb", "control character"},
-      {"a\0b"s, "control"},       {"a\x7f", "control character"},       {"\xff", "not valid UTF-8"},
-      {"\xed\xa0\x80", "UTF-8"},  {"\t", "control character"},
+      {"", "is empty"},          {std::string(129, 'x'), "129 bytes"}, {"a\nb", "control character"},
+      {"a\0b"s, "control"},      {"a\x7f", "control character"},       {"\xff", "not valid UTF-8"},
+      {"\xed\xa0\x80", "UTF-8"}, {"\t", "control character"},
   };
   const Lease lease = [&] {
     enqueue();
@@ -164,9 +169,11 @@ TEST_F(BadInputTest, numbers_out_of_bounds_are_refused) {
   }
   for (const int attempts : {0, -1, 1'000'001, int_min, int_max}) {
     expect_refused({.kind = "k", .attempts_max = attempts}, ErrorCode::invalid_argument, "attempts_max");
-    expect_error(store_.set_queue("q", {.attempts_max = attempts}), ErrorCode::invalid_argument, "attempts_max");
+    expect_error(store_.set_queue("q", {.attempts_max = attempts}), ErrorCode::invalid_argument,
+                 "attempts_max");
   }
-  for (const ms duration : {ms{-1}, ms::min(), ms::max(), ms{std::numeric_limits<std::int32_t>::max()} * 1'000'000}) {
+  for (const ms duration :
+       {ms{-1}, ms::min(), ms::max(), ms{std::numeric_limits<std::int32_t>::max()} * 1'000'000}) {
     SCOPED_TRACE(duration.count());
     expect_refused({.kind = "k", .delay = duration}, ErrorCode::invalid_argument, "delay");
     expect_refused({.kind = "k", .lease_ttl = duration}, ErrorCode::invalid_argument, "lease_ttl");
@@ -174,35 +181,53 @@ TEST_F(BadInputTest, numbers_out_of_bounds_are_refused) {
     expect_refused({.kind = "k", .backoff_base = duration}, ErrorCode::invalid_argument, "backoff_base");
     expect_refused({.kind = "k", .backoff_max = duration}, ErrorCode::invalid_argument, "backoff_max");
     expect_error(store_.set_queue("q", {.lease_ttl = duration}), ErrorCode::invalid_argument, "lease_ttl");
-    expect_error(store_.set_queue("q", {.backoff_base = duration}), ErrorCode::invalid_argument, "backoff_base");
-    expect_error(store_.set_queue("q", {.backoff_max = duration}), ErrorCode::invalid_argument, "backoff_max");
+    expect_error(store_.set_queue("q", {.backoff_base = duration}), ErrorCode::invalid_argument,
+                 "backoff_base");
+    expect_error(store_.set_queue("q", {.backoff_max = duration}), ErrorCode::invalid_argument,
+                 "backoff_max");
     expect_error(store_.set_queue("q", {.retention = duration}), ErrorCode::invalid_argument, "retention");
-    expect_error(store_.set_queue("q", {.key_retention = duration}), ErrorCode::invalid_argument, "key_retention");
+    expect_error(store_.set_queue("q", {.key_retention = duration}), ErrorCode::invalid_argument,
+                 "key_retention");
   }
   expect_refused({.kind = "k", .lease_ttl = ms{99}}, ErrorCode::invalid_argument, "99 ms");
   expect_refused({.kind = "k", .lease_ttl = ms{86'400'001}}, ErrorCode::invalid_argument, "lease_ttl");
-  expect_refused({.kind = "k", .run_at = DatabaseTime{} + ms{1}, .delay = ms{1}}, ErrorCode::invalid_argument, "both");
+  expect_refused({.kind = "k", .run_at = DatabaseTime{} + ms{1}, .delay = ms{1}}, ErrorCode::invalid_argument,
+                 "both");
   for (const DatabaseTime run_at : {DatabaseTime::min(), DatabaseTime::max(), DatabaseTime{} - ms{1}}) {
     expect_refused({.kind = "k", .run_at = run_at}, ErrorCode::invalid_argument, "run_at");
   }
-  expect_refused({.kind = "k", .tags = std::vector<std::string>(33, "t")}, ErrorCode::invalid_argument, "33 tags");
+  expect_refused({.kind = "k", .tags = std::vector<std::string>(33, "t")}, ErrorCode::invalid_argument,
+                 "33 tags");
   expect_error(store_.set_queue("q", {.running_max = -2}), ErrorCode::invalid_argument, "running_max");
   EXPECT_EQ(must(store_.queues()).size(), 1U);
 }
 
 TEST_F(BadInputTest, the_bounds_themselves_are_allowed) {
   const DatabaseTime year_9999{std::chrono::seconds{253'402'300'799}};
-  EXPECT_TRUE(store_.enqueue({.queue = "default", .kind = std::string(128, 'k'), .priority = 9, .run_at = year_9999,
-                              .idempotency_key = std::string(256, 'k'), .attempts_max = 1'000'000,
-                              .lease_ttl = ms{86'400'000}, .run_max = ms{31'536'000'000},
-                              .backoff_base = ms{86'400'000}, .backoff_max = ms{604'800'000},
-                              .tags = std::vector<std::string>(32, std::string(128, 't'))})
+  EXPECT_TRUE(store_
+                  .enqueue({.queue = "default",
+                            .kind = std::string(128, 'k'),
+                            .priority = 9,
+                            .run_at = year_9999,
+                            .idempotency_key = std::string(256, 'k'),
+                            .attempts_max = 1'000'000,
+                            .lease_ttl = ms{86'400'000},
+                            .run_max = ms{31'536'000'000},
+                            .backoff_base = ms{86'400'000},
+                            .backoff_max = ms{604'800'000},
+                            .tags = std::vector<std::string>(32, std::string(128, 't'))})
                   .has_value());
-  const JobId id = enqueue({.priority = 0, .run_at = DatabaseTime{}, .attempts_max = 1, .lease_ttl = ms{100},
-                            .run_max = ms{100}, .backoff_base = ms{0}, .backoff_max = ms{0}});
+  const JobId id = enqueue({.priority = 0,
+                            .run_at = DatabaseTime{},
+                            .attempts_max = 1,
+                            .lease_ttl = ms{100},
+                            .run_max = ms{100},
+                            .backoff_base = ms{0},
+                            .backoff_max = ms{0}});
   EXPECT_EQ(claim_one(std::string(128, 'w')).lease.job, id);
   EXPECT_TRUE(store_.enqueue({.kind = "k", .delay = std::chrono::hours{24 * 3650}}).has_value());
-  EXPECT_TRUE(store_.set_queue(std::string(128, 'q'), {.running_max = 0, .retention = ms{0}, .key_retention = ms{0}}));
+  EXPECT_TRUE(store_.set_queue(std::string(128, 'q'),
+                               {.running_max = 0, .retention = ms{0}, .key_retention = ms{0}}));
 }
 
 TEST_F(BadInputTest, an_unknown_queue_is_refused_by_name) {
@@ -216,7 +241,8 @@ TEST_F(BadInputTest, an_exchange_with_an_unknown_queue_settles_nothing) {
   enqueue();
   const Settlement done{.lease = claim_one("A").lease};
 
-  expect_error(store_.exchange({&done, 1}, {.queue = "nowhere", .worker = "A"}), ErrorCode::unknown_queue, "nowhere");
+  expect_error(store_.exchange({&done, 1}, {.queue = "nowhere", .worker = "A"}), ErrorCode::unknown_queue,
+               "nowhere");
 
   EXPECT_EQ(job(done.lease.job).state, JobState::running);
   EXPECT_TRUE(complete(done.lease).committed());
@@ -224,14 +250,28 @@ TEST_F(BadInputTest, an_exchange_with_an_unknown_queue_settles_nothing) {
 
 TEST_F(BadInputTest, hostile_names_are_stored_and_returned_as_they_are) {
   const std::vector<std::string> names{
-      "'; DROP TABLE faultline.jobs; --", "\"quoted\"", "back\\slash\\", "%s%n", "$1", "{a,b}", "NULL", "null", "\\N",
-      "a\u00e9\u4e2d\U0001F600", "\u202Ertl", "../../etc/passwd", "<script>alert(1)</script>", " leading and trailing ",
-      "{\"a\":\"b\"}", "E'\\x41'",
+      "'; DROP TABLE faultline.jobs; --",
+      "\"quoted\"",
+      "back\\slash\\",
+      "%s%n",
+      "$1",
+      "{a,b}",
+      "NULL",
+      "null",
+      "\\N",
+      "a\u00e9\u4e2d\U0001F600",
+      "\u202Ertl",
+      "../../etc/passwd",
+      "<script>alert(1)</script>",
+      " leading and trailing ",
+      "{\"a\":\"b\"}",
+      "E'\\x41'",
   };
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     must(store_.set_queue(name, {}));
-    const NewJob new_job{.queue = name, .kind = name, .payload = "\"p\"", .idempotency_key = name, .tags = {name, name}};
+    const NewJob new_job{
+        .queue = name, .kind = name, .payload = "\"p\"", .idempotency_key = name, .tags = {name, name}};
     const JobId id = enqueue(new_job);
 
     const ClaimedJob claimed = claim_one(name, name);
@@ -308,7 +348,8 @@ TEST_F(BadInputTest, a_job_that_stands_twice_is_found_where_a_large_batch_is_cut
 }
 
 TEST_F(BadInputTest, limits_of_claims_and_pages_are_checked) {
-  for (const std::size_t limit : {std::size_t{0}, std::size_t{1'001}, std::numeric_limits<std::size_t>::max()}) {
+  for (const std::size_t limit :
+       {std::size_t{0}, std::size_t{1'001}, std::numeric_limits<std::size_t>::max()}) {
     expect_error(store_.claim({.worker = "A", .limit = limit}), ErrorCode::invalid_argument, "limit");
     expect_error(store_.exchange({}, {.worker = "A", .limit = limit}), ErrorCode::invalid_argument, "limit");
     expect_error(store_.list({.limit = limit}), ErrorCode::invalid_argument, "limit");
@@ -350,7 +391,8 @@ TEST_F(BadInputTest, a_lease_of_another_database_is_refused_and_a_job_of_one_is_
     EXPECT_EQ(cancel(foreign.job), CancelStatus::not_found);
     EXPECT_EQ(requeue(foreign.job), RequeueStatus::not_found);
   }
-  for (const std::int64_t token : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t token :
+       {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
     Lease without = good;
     without.token.value = token;
     expect_error(store_.check({&without, 1}), ErrorCode::invalid_argument, "has no token");
@@ -360,7 +402,8 @@ TEST_F(BadInputTest, a_lease_of_another_database_is_refused_and_a_job_of_one_is_
 }
 
 TEST_F(BadInputTest, the_ballast_of_the_schema_is_out_of_reach) {
-  const Uuid ballast = *Uuid::parse(query_text(sql_, "SELECT id::text FROM faultline.jobs WHERE queue = '' LIMIT 1"));
+  const Uuid ballast =
+      *Uuid::parse(query_text(sql_, "SELECT id::text FROM faultline.jobs WHERE queue = '' LIMIT 1"));
   const std::string before = rows();
 
   EXPECT_EQ(cancel(JobId{ballast}), CancelStatus::not_found);

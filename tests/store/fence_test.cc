@@ -15,14 +15,19 @@ class FenceTest : public StoreTest {
   std::string quoted(JobId job) const { return "'" + job.to_string() + "'"; }
 
   void set_token(JobId job, std::int64_t token) {
-    script("UPDATE faultline.jobs SET token = " + std::to_string(token) + " WHERE bucket = 0 AND id = " + quoted(job));
+    script("UPDATE faultline.jobs SET token = " + std::to_string(token) +
+           " WHERE bucket = 0 AND id = " + quoted(job));
   }
   /// As after a failover to a standby that had not yet got the last claim.
   void forget_claim(JobId job) {
-    script("UPDATE faultline.jobs SET token = token - 1, attempt = attempt - 1, state = 'available', worker = NULL,"
-           " lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL WHERE bucket = 0 AND id = " + quoted(job));
-    script("DELETE FROM faultline.grants; INSERT INTO faultline.tallies (bucket, queue, available, running)"
-           " VALUES (0, 'default', 1, -1)");
+    script(
+        "UPDATE faultline.jobs SET token = token - 1, attempt = attempt - 1, state = 'available', worker = "
+        "NULL,"
+        " lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL WHERE bucket = 0 AND id = " +
+        quoted(job));
+    script(
+        "DELETE FROM faultline.grants; INSERT INTO faultline.tallies (bucket, queue, available, running)"
+        " VALUES (0, 'default', 1, -1)");
   }
   /// The SQLSTATE of a script that must fail; empty if it does not.
   std::string failure_of(const std::string& text) {
@@ -190,17 +195,20 @@ TEST_F(FenceTest, a_job_at_the_end_of_its_tokens_does_not_stop_its_queue) {
   for (const ClaimedJob& each : claim("A", 10)) claimed.insert(each.lease.job);
   EXPECT_EQ(claimed, (std::set<JobId>{others.begin(), others.end()}));
   // The database itself refuses a waiting job without a token left.
-  EXPECT_EQ(failure_of("UPDATE faultline.jobs SET state = 'available', run_at = faultline.clock() WHERE id = " +
-                       quoted(exhausted)),
-            "23514");
+  EXPECT_EQ(
+      failure_of("UPDATE faultline.jobs SET state = 'available', run_at = faultline.clock() WHERE id = " +
+                 quoted(exhausted)),
+      "23514");
 }
 
 TEST_F(FenceTest, the_ledger_takes_one_row_per_token_of_a_job) {
   const JobId id = enqueue();
   complete(claim_one("A").lease);
 
-  const std::string again = "INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue)"
-                            " VALUES (0, " + quoted(id) + ", 1, 1, 'failed', 'available', 0, 'default')";
+  const std::string again =
+      "INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue)"
+      " VALUES (0, " +
+      quoted(id) + ", 1, 1, 'failed', 'available', 0, 'default')";
 
   EXPECT_EQ(failure_of(again), "23505");
 }
@@ -209,9 +217,10 @@ TEST_F(FenceTest, the_ledger_takes_one_end_per_requeue_of_a_job) {
   const JobId id = enqueue();
   complete(claim_one("A").lease);
   const auto second_end = [&](std::string_view state, int requeues, int token) {
-    return "INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue) VALUES (0, " +
-           quoted(id) + ", " + std::to_string(token) + ", 1, '" + std::string{state} + "', '" + std::string{state} +
-           "', " + std::to_string(requeues) + ", 'default')";
+    return "INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue) "
+           "VALUES (0, " +
+           quoted(id) + ", " + std::to_string(token) + ", 1, '" + std::string{state} + "', '" +
+           std::string{state} + "', " + std::to_string(requeues) + ", 'default')";
   };
 
   EXPECT_EQ(failure_of(second_end("succeeded", 0, 2)), "23505");
@@ -222,21 +231,27 @@ TEST_F(FenceTest, the_ledger_takes_one_end_per_requeue_of_a_job) {
 TEST_F(FenceTest, a_running_row_without_a_whole_lease_cannot_be_stored) {
   const JobId id = enqueue();
   claim_one("A");
-  for (const std::string_view part : {"lease_id = NULL", "lease_expires_at = NULL", "worker = NULL",
-                                      "claimed_at = NULL", "token = 0"}) {
-    EXPECT_EQ(failure_of("UPDATE faultline.jobs SET " + std::string{part} + " WHERE id = " + quoted(id)), "23514") << part;
+  for (const std::string_view part :
+       {"lease_id = NULL", "lease_expires_at = NULL", "worker = NULL", "claimed_at = NULL", "token = 0"}) {
+    EXPECT_EQ(failure_of("UPDATE faultline.jobs SET " + std::string{part} + " WHERE id = " + quoted(id)),
+              "23514")
+        << part;
   }
   for (const std::string_view state : {"available", "held", "dead", "succeeded", "cancelled"}) {
-    EXPECT_EQ(failure_of("UPDATE faultline.jobs SET state = '" + std::string{state} + "' WHERE id = " + quoted(id)), "23514")
+    EXPECT_EQ(
+        failure_of("UPDATE faultline.jobs SET state = '" + std::string{state} + "' WHERE id = " + quoted(id)),
+        "23514")
         << state;
   }
 }
 
 TEST_F(FenceTest, a_row_that_nobody_runs_cannot_carry_a_lease) {
   const JobId id = enqueue();
-  for (const std::string_view part : {"lease_id = gen_random_uuid()", "lease_expires_at = now()", "worker = 'A'",
-                                      "claimed_at = now()", "state = 'running'"}) {
-    EXPECT_EQ(failure_of("UPDATE faultline.jobs SET " + std::string{part} + " WHERE id = " + quoted(id)), "23514") << part;
+  for (const std::string_view part : {"lease_id = gen_random_uuid()", "lease_expires_at = now()",
+                                      "worker = 'A'", "claimed_at = now()", "state = 'running'"}) {
+    EXPECT_EQ(failure_of("UPDATE faultline.jobs SET " + std::string{part} + " WHERE id = " + quoted(id)),
+              "23514")
+        << part;
   }
 }
 
@@ -300,8 +315,8 @@ TEST_F(FenceTest, a_cancel_says_what_became_of_each_job) {
             (std::vector{cancelled, cancelled, requested, finished, cancelled, not_found, not_found,
                          not_found, cancelled}));
   EXPECT_EQ(must(store_.cancel(jobs, "operator", "not wanted")),
-            (std::vector{finished, finished, requested, finished,
-                         finished, not_found, not_found, not_found, finished}));
+            (std::vector{finished, finished, requested, finished, finished, not_found, not_found, not_found,
+                         finished}));
   EXPECT_EQ(counts().cancelled, 3);
   EXPECT_EQ(counts().running, 1);
   EXPECT_EQ(counts().succeeded, 1);
@@ -328,8 +343,8 @@ TEST_F(FenceTest, a_requeue_says_what_became_of_each_job) {
   const std::vector jobs{held, dead, succeeded, cancelled, running, waiting, unknown, elsewhere, succeeded};
 
   using enum RequeueStatus;
-  EXPECT_EQ(must(store_.requeue(jobs, "operator")),
-            (std::vector{requeued, requeued, requeued, requeued, live, live, not_found, not_found, requeued}));
+  EXPECT_EQ(must(store_.requeue(jobs, "operator")), (std::vector{requeued, requeued, requeued, requeued, live,
+                                                                 live, not_found, not_found, requeued}));
   EXPECT_EQ(must(store_.requeue(jobs, "operator")),
             (std::vector{live, live, live, live, live, live, not_found, not_found, live}));
 

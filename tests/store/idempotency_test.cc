@@ -1,13 +1,13 @@
 // Submitting: the same key is the same job, whoever submits it and however often, and jobs come into being
 // with the transaction that adds them, or not at all.
 
-#include <gmock/gmock.h>
-#include <libpq-fe.h>
-
 #include <barrier>
 #include <memory>
 #include <set>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <libpq-fe.h>
 
 #include "schema/migrator.h"
 #include "store/fixture.h"
@@ -104,7 +104,8 @@ TEST_F(IdempotencyTest, a_key_belongs_to_its_queue) {
 }
 
 TEST_F(IdempotencyTest, a_key_that_stands_several_times_in_one_batch_is_one_job) {
-  const std::vector<NewJob> batch{keyed("a"), keyed("b"), keyed("a"), keyed("a", "2"), {.kind = "k"}, keyed("b")};
+  const std::vector<NewJob> batch{keyed("a"),      keyed("b"),    keyed("a"),
+                                  keyed("a", "2"), {.kind = "k"}, keyed("b")};
 
   const std::vector<Submission> answers = must(store_.enqueue(batch));
 
@@ -123,7 +124,8 @@ TEST_F(IdempotencyTest, a_key_that_stands_several_times_in_one_batch_is_one_job)
 
 TEST_F(IdempotencyTest, each_of_a_batch_is_compared_with_the_job_that_has_the_key) {
   const Submission first = submit(keyed("a", "1"));
-  const std::vector<NewJob> batch{keyed("a", "2"), keyed("a", "1"), keyed("a", "2"), keyed("new"), keyed("new", "2")};
+  const std::vector<NewJob> batch{keyed("a", "2"), keyed("a", "1"), keyed("a", "2"), keyed("new"),
+                                  keyed("new", "2")};
 
   const std::vector<Submission> answers = must(store_.enqueue(batch));
 
@@ -270,7 +272,10 @@ TEST_F(IdempotencyTest, two_thousand_jobs_in_one_batch_get_an_id_each_and_all_ca
 TEST_F(IdempotencyTest, a_large_batch_with_options_and_keys_is_added_whole) {
   std::vector<NewJob> batch;
   for (int i = 0; i < 2'500; ++i) {
-    batch.push_back({.kind = "k", .payload = std::to_string(i), .priority = i % 10, .attempts_max = 3,
+    batch.push_back({.kind = "k",
+                     .payload = std::to_string(i),
+                     .priority = i % 10,
+                     .attempts_max = 3,
                      .tags = {"t" + std::to_string(i)}});
     if (i % 2 == 0) batch.back().idempotency_key = "key " + std::to_string(i);
   }
@@ -347,7 +352,8 @@ class EnqueueInTest : public IdempotencyTest {
   void run(const char* sql) {
     const std::unique_ptr<PGresult, decltype(&PQclear)> done{PQexec(raw_.get(), sql), &PQclear};
     const ExecStatusType status = PQresultStatus(done.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) throw std::runtime_error(PQerrorMessage(raw_.get()));
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+      throw std::runtime_error(PQerrorMessage(raw_.get()));
   }
   std::vector<Submission> enqueue_in(const std::vector<NewJob>& new_jobs) {
     return must(store_.enqueue_in(raw_.get(), new_jobs));
@@ -435,7 +441,8 @@ class SqlProducerTest : public IdempotencyTest {
     return done.error().sqlstate;
   }
   JobId sql_enqueue(const std::string& arguments) {
-    return JobId{must(sql_.exec({"", "SELECT faultline.enqueue(" + arguments + ")"}, {}, soon())).get<Uuid>(0, 0)};
+    return JobId{
+        must(sql_.exec({"", "SELECT faultline.enqueue(" + arguments + ")"}, {}, soon())).get<Uuid>(0, 0)};
   }
 };
 
@@ -456,7 +463,8 @@ TEST_F(SqlProducerTest, a_job_from_sql_runs_like_any_other) {
 
 TEST_F(SqlProducerTest, every_option_arrives) {
   const JobId id = sql_enqueue(
-      "queue => 'default', kind => 'k', payload => '[]', priority => 2, delay => '1 minute', idempotency_key => 'a',"
+      "queue => 'default', kind => 'k', payload => '[]', priority => 2, delay => '1 minute', idempotency_key "
+      "=> 'a',"
       " attempts_max => 7, lease_ttl => '90 s', run_max => '1 hour', tags => '{x,y}', delivery => 'hold'");
   const Job added = job(id);
   EXPECT_EQ(added.state, JobState::scheduled);
@@ -475,20 +483,37 @@ TEST_F(SqlProducerTest, every_option_arrives) {
 
 TEST_F(SqlProducerTest, what_the_store_would_refuse_is_refused_here_too) {
   const std::vector<std::string> bad{
-      "'default', NULL, '1'", "'default', '', '1'", "'default', repeat('x', 129), '1'", "'default', E'a\\nb', '1'",
-      "'default', 'k', NULL", "'default', 'k', to_jsonb(repeat('x', 1048576))",
-      "'default', 'k', '1', priority => -1", "'default', 'k', '1', priority => 10", "'default', 'k', '1', priority => NULL",
-      "'default', 'k', '1', run_at => now(), delay => '1 s'", "'default', 'k', '1', run_at => 'infinity'",
-      "'default', 'k', '1', run_at => '-infinity'", "'default', 'k', '1', run_at => '294276-01-01'",
-      "'default', 'k', '1', delay => '-1 s'", "'default', 'k', '1', delay => '100000000 days'",
-      "'default', 'k', '1', attempts_max => 0", "'default', 'k', '1', attempts_max => -5",
-      "'default', 'k', '1', lease_ttl => '99 ms'", "'default', 'k', '1', lease_ttl => '-1 s'",
-      "'default', 'k', '1', lease_ttl => '25 h'", "'default', 'k', '1', run_max => '1 ms'",
-      "'default', 'k', '1', run_max => '366 days'", "'default', 'k', '1', delivery => 'twice'",
-      "'default', 'k', '1', delivery => NULL", "'default', 'k', '1', idempotency_key => ''",
-      "'default', 'k', '1', idempotency_key => repeat('x', 257)", "'default', 'k', '1', idempotency_key => E'a\\tb'",
-      "'default', 'k', '1', tags => ARRAY[NULL]::text[]", "'default', 'k', '1', tags => '{{a,b},{c,d}}'",
-      "'default', 'k', '1', tags => ARRAY['']", "'default', 'k', '1', tags => ARRAY[repeat('x', 129)]",
+      "'default', NULL, '1'",
+      "'default', '', '1'",
+      "'default', repeat('x', 129), '1'",
+      "'default', E'a\\nb', '1'",
+      "'default', 'k', NULL",
+      "'default', 'k', to_jsonb(repeat('x', 1048576))",
+      "'default', 'k', '1', priority => -1",
+      "'default', 'k', '1', priority => 10",
+      "'default', 'k', '1', priority => NULL",
+      "'default', 'k', '1', run_at => now(), delay => '1 s'",
+      "'default', 'k', '1', run_at => 'infinity'",
+      "'default', 'k', '1', run_at => '-infinity'",
+      "'default', 'k', '1', run_at => '294276-01-01'",
+      "'default', 'k', '1', delay => '-1 s'",
+      "'default', 'k', '1', delay => '100000000 days'",
+      "'default', 'k', '1', attempts_max => 0",
+      "'default', 'k', '1', attempts_max => -5",
+      "'default', 'k', '1', lease_ttl => '99 ms'",
+      "'default', 'k', '1', lease_ttl => '-1 s'",
+      "'default', 'k', '1', lease_ttl => '25 h'",
+      "'default', 'k', '1', run_max => '1 ms'",
+      "'default', 'k', '1', run_max => '366 days'",
+      "'default', 'k', '1', delivery => 'twice'",
+      "'default', 'k', '1', delivery => NULL",
+      "'default', 'k', '1', idempotency_key => ''",
+      "'default', 'k', '1', idempotency_key => repeat('x', 257)",
+      "'default', 'k', '1', idempotency_key => E'a\\tb'",
+      "'default', 'k', '1', tags => ARRAY[NULL]::text[]",
+      "'default', 'k', '1', tags => '{{a,b},{c,d}}'",
+      "'default', 'k', '1', tags => ARRAY['']",
+      "'default', 'k', '1', tags => ARRAY[repeat('x', 129)]",
       "'default', 'k', '1', tags => array_fill('t'::text, ARRAY[33])",
   };
   for (const std::string& arguments : bad) EXPECT_EQ(failure_of(arguments), "FL400") << arguments;
@@ -548,9 +573,10 @@ TEST(BucketedProducerTest, a_key_has_one_bucket_on_which_sql_and_the_store_agree
   std::set<std::int16_t> used;
   for (int i = 0; i < 40; ++i) {
     const std::string key = "key \u00e9 ' " + std::to_string(i);
-    const JobId from_sql{must(sql.exec({"", "SELECT faultline.enqueue('default', 'k', '1', idempotency_key => $1)"},
-                                       pg::Params{}.add(key), soon()))
-                             .get<Uuid>(0, 0)};
+    const JobId from_sql{
+        must(sql.exec({"", "SELECT faultline.enqueue('default', 'k', '1', idempotency_key => $1)"},
+                      pg::Params{}.add(key), soon()))
+            .get<Uuid>(0, 0)};
     const Submission same = must(store.enqueue({.kind = "k", .payload = "1", .idempotency_key = key}));
     EXPECT_EQ(same.status, Status::existing);
     EXPECT_EQ(same.job, from_sql);

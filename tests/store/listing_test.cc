@@ -15,7 +15,8 @@ class ListingTest : public ::testing::TestWithParam<int> {
  protected:
   using ms = std::chrono::milliseconds;
 
-  ListingTest() : sql_(migrated()), clock_(database_.dsn()), store_(must(Store::open({.database = database_.dsn()}))) {}
+  ListingTest()
+      : sql_(migrated()), clock_(database_.dsn()), store_(must(Store::open({.database = database_.dsn()}))) {}
 
   JobId add(NewJob job = {}) {
     if (job.kind.empty()) job.kind = "k";
@@ -26,8 +27,10 @@ class ListingTest : public ::testing::TestWithParam<int> {
     std::optional<ClaimedJob> found;
     EXPECT_TRUE(eventually([&] {
       for (ClaimedJob& claimed : must(store_.claim({.worker = "A", .limit = 1'000}))) {
-        if (claimed.lease.job == id) found = std::move(claimed);
-        else settle(claimed.lease, Outcome::release());
+        if (claimed.lease.job == id)
+          found = std::move(claimed);
+        else
+          settle(claimed.lease, Outcome::release());
       }
       return found.has_value();
     }));
@@ -104,7 +107,8 @@ TEST_P(ListingTest, a_job_is_shown_in_every_state_and_found_by_its_filters) {
     const std::string name{to_string(state)};
     SCOPED_TRACE(name);
     EXPECT_EQ(job(id).state, state);
-    EXPECT_EQ(ids_of(must(store_.list({.state = state}))).front(), state == JobState::available ? std::max(id, elsewhere) : id);
+    EXPECT_EQ(ids_of(must(store_.list({.state = state}))).front(),
+              state == JobState::available ? std::max(id, elsewhere) : id);
     EXPECT_EQ(ids_of(must(store_.list({.queue = "default", .state = state}))), std::vector{id});
     EXPECT_EQ(ids_of(must(store_.list({.queue = "default", .kind = name, .state = state}))), std::vector{id});
     EXPECT_EQ(ids_of(must(store_.list({.kind = name}))), std::vector{id});
@@ -144,7 +148,8 @@ TEST_P(ListingTest, pages_have_no_gaps_and_no_duplicates_newest_first) {
   std::vector<JobId> all;
   for (int i = 0; i < 103; ++i) all.push_back(add({.kind = i % 2 == 0 ? "even" : "odd"}));
   std::vector<Settlement> done;
-  for (const ClaimedJob& claimed : must(store_.claim({.worker = "A", .limit = 40}))) done.push_back({.lease = claimed.lease});
+  for (const ClaimedJob& claimed : must(store_.claim({.worker = "A", .limit = 40})))
+    done.push_back({.lease = claimed.lease});
   must(store_.settle(done));
   must(store_.claim({.worker = "A", .limit = 30}));
   all = newest_first(all);
@@ -208,8 +213,14 @@ TEST_P(ListingTest, a_requeued_job_is_listed_once_as_what_it_is_now) {
 }
 
 TEST_P(ListingTest, a_history_tells_the_whole_story_in_order) {
-  const JobId id = add({.payload = "[1]", .priority = 3, .idempotency_key = "key", .attempts_max = 9, .lease_ttl = ms{5'000},
-                        .run_max = ms{60'000}, .backoff_base = ms{0}, .tags = {"t"}});
+  const JobId id = add({.payload = "[1]",
+                        .priority = 3,
+                        .idempotency_key = "key",
+                        .attempts_max = 9,
+                        .lease_ttl = ms{5'000},
+                        .run_max = ms{60'000},
+                        .backoff_base = ms{0},
+                        .tags = {"t"}});
   const ClaimedJob first = claim_job(id);
   const EffectResult effect{.lease = first.lease, .key = "charge", .result = "receipt"};
   must(store_.record_effects({&effect, 1}));
@@ -263,7 +274,8 @@ TEST_P(ListingTest, the_evidence_is_paged_newest_first_without_gaps_even_where_m
   std::set<JobId> jobs;
   for (const int batch_size : {3, 1, 12, 1, 1, 7}) {
     std::vector<Lease> leases;
-    for (int i = 0; i < batch_size; ++i) leases.push_back({.job = add(), .token = FenceToken{1}, .lease_id = Uuid::random(), .worker = "W"});
+    for (int i = 0; i < batch_size; ++i)
+      leases.push_back({.job = add(), .token = FenceToken{1}, .lease_id = Uuid::random(), .worker = "W"});
     for (const Lease& lease : leases) jobs.insert(lease.job);
     must(store_.heartbeat(leases));
     clock_.advance(ms{1});
@@ -331,7 +343,8 @@ TEST_F(ManyWaitingTest, scheduled_and_available_are_told_apart_however_many_ther
   std::vector<Settlement> buried;
   while (counts().available > 30) {
     buried.clear();
-    for (const ClaimedJob& claimed : claim("A", static_cast<std::size_t>(std::min<std::int64_t>(1'000, counts().available - 30)))) {
+    for (const ClaimedJob& claimed :
+         claim("A", static_cast<std::size_t>(std::min<std::int64_t>(1'000, counts().available - 30)))) {
       buried.push_back({.lease = claimed.lease, .outcome = Outcome::bury("no use")});
     }
     must(store_.settle(buried));

@@ -895,6 +895,50 @@ TEST_F(RacesTest, requeue_against_requeue_of_one_finished_or_dead_job_puts_it_ba
   }
 }
 
+TEST_F(RacesTest, prune_and_requeue_of_a_finished_job_take_turns) {
+  const auto pruning = [this] { return store_.prune(); };
+  const auto finish_long_ago = [&](std::string queue) {
+    must(store_.enqueue({.queue = queue, .kind = "race"}));
+    const Lease lease = claim_one("A", queue).lease;
+    EXPECT_TRUE(complete(lease).committed());
+    advance(ms{2'000});
+    return lease.job;
+  };
+  const QueueSettings short_lived{.retention = ms{1'000}};
+  {
+    const JobId id = finish_long_ago(new_queue(short_lived));
+    auto back = hold(requeueing(id));
+    auto prune = start(pruning);
+    EXPECT_TRUE(prune.returned());
+    end(End::commit);
+    EXPECT_EQ(must(back.get()), RequeueStatus::requeued);
+    EXPECT_EQ(must(prune.get()).jobs, 0U);
+    EXPECT_EQ(history(id).attempts.size(), 2U);
+  }
+  {
+    const JobId id = finish_long_ago(new_queue(short_lived));
+    auto prune = hold(pruning);
+    auto back = start(requeueing(id));
+    EXPECT_FALSE(back.returned());
+    end(End::commit);
+    EXPECT_EQ(must(prune.get()).jobs, 1U);
+    EXPECT_EQ(must(back.get()), RequeueStatus::not_found);
+  }
+  {
+    // A prune that sees the past does not take a job that was requeued since.
+    const JobId id = finish_long_ago(new_queue(short_lived));
+    must(store_.prune());
+    const JobId next = finish_long_ago(new_queue(short_lived));
+    Store other = open_store();
+    auto prune = stall([&other](std::size_t) { return other.prune(); });
+    EXPECT_EQ(must(requeueing(next)()), RequeueStatus::requeued);
+    go_on();
+    EXPECT_EQ(must(prune.front().get()).jobs, 0U);
+    EXPECT_EQ(job(next).state, JobState::available);
+    EXPECT_FALSE(must(store_.job(id)).has_value());
+  }
+}
+
 TEST_F(RacesTest, requeue_and_cancel_of_a_dead_job_take_turns) {
   for (const End how : kEnds) {
     const Lease lease = new_lease();

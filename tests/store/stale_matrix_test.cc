@@ -28,10 +28,11 @@ std::optional<Stale> refusal(const Effect& effect) {
 }
 
 Verb settling(std::string verb, Outcome outcome) {
-  return {.label = verb, .evidence = verb, .settles = true, .run = [outcome](Store& store, const Lease& lease) {
-            const Settlement settlement{.lease = lease, .outcome = outcome};
-            return refusal(must(store.settle({&settlement, 1})).at(0));
-          }};
+  return {
+      .label = verb, .evidence = verb, .settles = true, .run = [outcome](Store& store, const Lease& lease) {
+        const Settlement settlement{.lease = lease, .outcome = outcome};
+        return refusal(must(store.settle({&settlement, 1})).at(0));
+      }};
 }
 
 std::vector<Verb> all_verbs() {
@@ -108,16 +109,25 @@ class StaleTest : public StoreTest {
     return query_text(
         sql_,
         "SELECT concat_ws(E'\\n',"
-        " 'job ' || (SELECT j::text FROM faultline.jobs j WHERE j.bucket = 0 AND j.id = " + id + "),"
-        " 'ledger ' || (SELECT string_agg(l::text, E'\\n' ORDER BY l.token) FROM faultline.ledger l"
-        "               WHERE l.bucket = 0 AND l.job_id = " + id + "),"
-        " 'effects ' || (SELECT string_agg(e::text, E'\\n' ORDER BY e.key) FROM faultline.effects e"
-        "                WHERE e.bucket = 0 AND e.job_id = " + id + "),"
-        " 'grants ' || (SELECT string_agg(g::text, E'\\n' ORDER BY g.check_at, g.lease_id) FROM faultline.grants g),"
-        " 'keys ' || (SELECT string_agg(k::text, E'\\n' ORDER BY k.queue, k.key) FROM faultline.idempotency_keys k),"
-        " 'counts ' || (SELECT string_agg(t::text, E'\\n' ORDER BY t.queue) FROM ("
-        "     SELECT queue, sum(available), sum(running), sum(held), sum(dead), sum(succeeded), sum(cancelled)"
-        "       FROM faultline.tallies GROUP BY queue) t))");
+        " 'job ' || (SELECT j::text FROM faultline.jobs j WHERE j.bucket = 0 AND j.id = " +
+            id +
+            "),"
+            " 'ledger ' || (SELECT string_agg(l::text, E'\\n' ORDER BY l.token) FROM faultline.ledger l"
+            "               WHERE l.bucket = 0 AND l.job_id = " +
+            id +
+            "),"
+            " 'effects ' || (SELECT string_agg(e::text, E'\\n' ORDER BY e.key) FROM faultline.effects e"
+            "                WHERE e.bucket = 0 AND e.job_id = " +
+            id +
+            "),"
+            " 'grants ' || (SELECT string_agg(g::text, E'\\n' ORDER BY g.check_at, g.lease_id) FROM "
+            "faultline.grants g),"
+            " 'keys ' || (SELECT string_agg(k::text, E'\\n' ORDER BY k.queue, k.key) FROM "
+            "faultline.idempotency_keys k),"
+            " 'counts ' || (SELECT string_agg(t::text, E'\\n' ORDER BY t.queue) FROM ("
+            "     SELECT queue, sum(available), sum(running), sum(held), sum(dead), sum(succeeded), "
+            "sum(cancelled)"
+            "       FROM faultline.tallies GROUP BY queue) t))");
   }
 
   void expect_evidence(const Verb& verb, StaleReason reason, const Scene& scene) {
@@ -137,7 +147,8 @@ class StaleTest : public StoreTest {
     EXPECT_EQ(write.current_lease_id, scene.lease_id);
     EXPECT_EQ(write.current_worker, scene.worker);
     // The evidence keeps the stored state: what is scheduled is stored as available.
-    EXPECT_EQ(write.current_state, scene.state ? std::optional{std::string{to_string(*scene.state)}} : std::nullopt);
+    EXPECT_EQ(write.current_state,
+              scene.state ? std::optional{std::string{to_string(*scene.state)}} : std::nullopt);
     EXPECT_EQ(write.queue, scene.token ? std::optional{queue()} : std::nullopt);
   }
 
@@ -209,7 +220,8 @@ class StaleMatrixTest : public StaleTest, public ::testing::WithParamInterface<S
     cancel(a.job);
     advance(kTtl);
     EXPECT_EQ(sweep().size(), 1U);
-    return {.stale = a, .token = a.token, .lease_id = a.lease_id, .worker = "A", .state = JobState::cancelled};
+    return {
+        .stale = a, .token = a.token, .lease_id = a.lease_id, .worker = "A", .state = JobState::cancelled};
   }
   Scene cancelled_after_its_attempt() {
     const Lease a = claimed_by_a();
@@ -251,7 +263,8 @@ std::vector<Situation> situations() {
       {"expired_and_not_swept", lease_expired, [](Test& t) { return t.ran_out(); }},
       {"expired_and_swept", lease_expired,
        [](Test& t) { return t.swept(Delivery::at_least_once, JobState::available); }},
-      {"expired_and_buried", lease_expired, [](Test& t) { return t.swept(Delivery::at_most_once, JobState::dead); }},
+      {"expired_and_buried", lease_expired,
+       [](Test& t) { return t.swept(Delivery::at_most_once, JobState::dead); }},
       {"expired_and_held", lease_expired, [](Test& t) { return t.swept(Delivery::hold, JobState::held); }},
       {"completed_before", already_settled,
        [](Test& t) { return t.finished(Outcome::success("first"), JobState::succeeded); }},
@@ -373,7 +386,8 @@ class MixedBatchTest : public StaleTest {
 TEST_F(MixedBatchTest, the_good_leases_commit_the_stale_ones_do_not_and_the_answers_keep_the_order) {
   const std::vector<Lease> leases = mixed();
   std::vector<Settlement> settlements;
-  for (const Lease& lease : leases) settlements.push_back({.lease = lease, .outcome = Outcome::success("done")});
+  for (const Lease& lease : leases)
+    settlements.push_back({.lease = lease, .outcome = Outcome::success("done")});
   std::vector<std::string> before;
   for (const Lease& lease : leases) {
     before.push_back(query_text(sql_, "SELECT coalesce((SELECT j::text FROM faultline.jobs j WHERE j.id = '" +
@@ -391,8 +405,10 @@ TEST_F(MixedBatchTest, the_good_leases_commit_the_stale_ones_do_not_and_the_answ
       EXPECT_TRUE(history(leases[i].job).stale_writes.empty());
       continue;
     }
-    EXPECT_EQ(verdicts[i].stale.reason, i % 3 == 1 ? StaleReason::lease_expired : StaleReason::already_settled);
-    EXPECT_EQ(query_text(sql_, "SELECT j::text FROM faultline.jobs j WHERE j.id = '" + leases[i].job.to_string() + "'"),
+    EXPECT_EQ(verdicts[i].stale.reason,
+              i % 3 == 1 ? StaleReason::lease_expired : StaleReason::already_settled);
+    EXPECT_EQ(query_text(sql_, "SELECT j::text FROM faultline.jobs j WHERE j.id = '" +
+                                   leases[i].job.to_string() + "'"),
               before[i]);
     EXPECT_EQ(history(leases[i].job).stale_writes.size(), 1U);
   }
@@ -402,8 +418,9 @@ TEST_F(MixedBatchTest, the_good_leases_commit_the_stale_ones_do_not_and_the_answ
 
 TEST_F(MixedBatchTest, settlements_of_different_kinds_in_one_batch_each_do_their_own) {
   std::vector<Settlement> settlements;
-  const std::vector<Outcome> outcomes{Outcome::success("r"), Outcome::failure("f"), Outcome::bury("b"),
-                                      Outcome::snooze(ms{5'000}), Outcome::release(), Outcome::cancel("c")};
+  const std::vector<Outcome> outcomes{Outcome::success("r"), Outcome::failure("f"),
+                                      Outcome::bury("b"),    Outcome::snooze(ms{5'000}),
+                                      Outcome::release(),    Outcome::cancel("c")};
   for (int round = 0; round < 2; ++round) {
     for (const Outcome& outcome : outcomes) {
       const Lease lease = claimed_by_a();
@@ -413,7 +430,8 @@ TEST_F(MixedBatchTest, settlements_of_different_kinds_in_one_batch_each_do_their
   }
   const std::vector<Verdict> verdicts = must(store_.settle(settlements));
 
-  const std::vector<std::string> expected{"succeeded", "failed", "buried", "snoozed", "released", "cancelled"};
+  const std::vector<std::string> expected{"succeeded", "failed",   "buried",
+                                          "snoozed",   "released", "cancelled"};
   for (std::size_t i = 0; i < 12; ++i) {
     SCOPED_TRACE(i);
     EXPECT_EQ(verdicts[i].committed(), i < 6);
@@ -444,8 +462,10 @@ TEST_F(MixedBatchTest, two_effects_of_one_job_under_two_leases_are_judged_each_b
   advance(kTtl);
   sweep();
   const Lease b = claim_one("B", queue()).lease;
-  const std::vector<EffectKey> keys{
-      {.lease = a, .key = "one"}, {.lease = b, .key = "two"}, {.lease = a, .key = "three"}, {.lease = b, .key = "four"}};
+  const std::vector<EffectKey> keys{{.lease = a, .key = "one"},
+                                    {.lease = b, .key = "two"},
+                                    {.lease = a, .key = "three"},
+                                    {.lease = b, .key = "four"}};
 
   const std::vector<Effect> effects = must(store_.begin_effects(keys));
 
@@ -465,7 +485,8 @@ TEST_F(MixedBatchTest, two_stale_leases_of_one_job_each_get_their_own_reason) {
   const Lease b = claim_one("B", queue()).lease;
   advance(kTtl);
   for (const bool a_first : {true, false}) {
-    const std::vector<EffectKey> keys{{.lease = a_first ? a : b, .key = "one"}, {.lease = a_first ? b : a, .key = "two"}};
+    const std::vector<EffectKey> keys{{.lease = a_first ? a : b, .key = "one"},
+                                      {.lease = a_first ? b : a, .key = "two"}};
 
     const std::vector<Effect> effects = must(store_.begin_effects(keys));
 

@@ -45,8 +45,8 @@ Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
                                           const std::vector<JobId>& ids, std::string_view who,
                                           std::map<JobId, RequeueStatus>& found, Deadline deadline) {
   pg::Unit unit;
-  unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
   unit.add(sql::kLedgerHold, id_params(bucket, ids));
+  unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
   unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
   auto results = backend.try_run(unit, deadline);
   // The ledger lets one of two through, the other looks again.
@@ -67,7 +67,7 @@ Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
     else
       taken.push_back(job);
   }
-  const pg::Result& live = results->front();
+  const pg::Result& live = (*results)[1];
   for (int row = 0; row < live.rows(); ++row) {
     found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 1)   ? RequeueStatus::live
                                            : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted

@@ -65,6 +65,14 @@ Server::~Server() {
   std::filesystem::remove_all(directory_, ignored);
 }
 
+std::string Server::make_database(const std::string& name) {
+  script("CREATE DATABASE " + name);
+  std::string dsn = server_->dsn_for(name);
+  pg::Connection connection = open(dsn);
+  must(schema::migrate(connection, {}, in_time()));
+  return dsn;
+}
+
 pg::Connection Server::connect() const { return open(server_->dsn()); }
 
 void Server::script(const std::string& sql) { must(admin_->exec_script(sql, in_time())); }

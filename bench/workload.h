@@ -38,6 +38,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   [[nodiscard]] const std::string& dsn() const { return server_->dsn(); }
+  /// A second database with the schema in it.
+  [[nodiscard]] std::string make_database(const std::string& name);
   [[nodiscard]] pg::Connection connect() const;
   void script(const std::string& sql);
 

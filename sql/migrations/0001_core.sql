@@ -137,11 +137,11 @@ CREATE TABLE faultline.jobs (
     -- A job without a token left can never be claimed again: it must not pretend to wait.
     CONSTRAINT an_available_job_has_a_token_left CHECK (state <> 'available' OR token < 9223372036854775807)
 )
--- Two thirds of each page are left free. A claim makes the row half as large again, a heartbeat then needs
--- room for a second version of it, and both are to stay on the page and so to write to no index (a heap-only
--- update). That is also why no index here, and no index's predicate, may name a column that a claim or a
--- heartbeat changes: state, token, attempt, worker, lease_*, claimed_at.
-WITH (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+-- Three fifths of each page are left free. A claim makes the row half as large again, and its new version is
+-- to stay on the page and so to write to no index (a heap-only update); a heartbeat's, too, once the version
+-- before the claim is tidied away. That is also why no index here, and no index's predicate, may name a column
+-- that a claim or a heartbeat changes: state, token, attempt, worker, lease_*, claimed_at.
+WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
       autovacuum_vacuum_cost_delay = 0);
 
 -- The claim walks this index and nothing else. Scheduled, held and dead jobs are in it too: they sort

@@ -78,7 +78,7 @@ Settings server_settings(const PrivatePostgresOptions& options, const fs::path& 
       // them whole again.
       {"checkpoint_timeout", "15min"},
       {"max_wal_size", "2GB"},
-      {"shared_buffers", "128MB"},
+      {"shared_buffers", "512MB"},
       {"wal_buffers", "16MB"},
       // Queue statements are short; compiling them costs more than running them.
       {"jit", "off"},

@@ -93,7 +93,7 @@ enum class RequeueStatus {
 class Store {
  public:
   /// Connects, and refuses a database whose schema is not the one that this library speaks.
-  [[nodiscard]] static Expected<Store> open(StoreOptions options);
+  [[nodiscard]] static Expected<Store> open(const StoreOptions& options);
 
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
@@ -173,7 +173,8 @@ class Store {
   [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(
       std::size_t limit, std::optional<DatabaseTime> before = std::nullopt);
   [[nodiscard]] Expected<std::vector<Queue>> queues();
-  [[nodiscard]] Expected<std::vector<QueueCounts>> counts(std::optional<std::string> queue = std::nullopt);
+  [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
+      const std::optional<std::string>& queue = std::nullopt);
   [[nodiscard]] Expected<DatabaseTime> now();
 
  private:

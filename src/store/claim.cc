@@ -8,50 +8,52 @@
 namespace faultline::store {
 namespace {
 
-// The columns of jobs_claim.
+/// The columns of jobs_claim.
+namespace column {
 enum Column : int {
-  kPaused,
-  kCapped,
-  kId,
-  kLeaseExpiresAt,
-  kToken,
-  kAttempt,
-  kAttemptsMax,
-  kPriority,
-  kRunAt,
-  kCreatedAt,
-  kLeaseTtlMs,
-  kRunMaxMs,
-  kRequeues,
-  kIsBytes,
-  kKind,
-  kPayload,
-  kTags,
+  paused,
+  capped,
+  id,
+  lease_expires_at,
+  token,
+  attempt,
+  attempts_max,
+  priority,
+  run_at,
+  created_at,
+  lease_ttl_ms,
+  run_max_ms,
+  requeues,
+  is_bytes,
+  kind,
+  payload,
+  tags,
 };
+}  // namespace column
 
 ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg::Result& rows, int row) {
   ClaimedJob job;
-  job.lease = {.job = JobId{rows.get<Uuid>(row, kId)},
-               .token = FenceToken{rows.get<std::int64_t>(row, kToken)},
+  job.lease = {.job = JobId{rows.get<Uuid>(row, column::id)},
+               .token = FenceToken{rows.get<std::int64_t>(row, column::token)},
                .lease_id = lease_id,
                .worker = request.worker};
-  job.lease_expires_at = rows.get<DatabaseTime>(row, kLeaseExpiresAt);
-  job.lease_ttl = std::chrono::milliseconds{rows.get<std::int64_t>(row, kLeaseTtlMs)};
+  job.lease_expires_at = rows.get<DatabaseTime>(row, column::lease_expires_at);
+  job.lease_ttl = std::chrono::milliseconds{rows.get<std::int64_t>(row, column::lease_ttl_ms)};
   job.queue = request.queue;
-  job.kind = rows.get<std::string>(row, kKind);
-  const pg::BytesView payload = rows.get<pg::BytesView>(row, kPayload);
+  job.kind = rows.get<std::string>(row, column::kind);
+  const pg::BytesView payload = rows.get<pg::BytesView>(row, column::payload);
   job.payload.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
-  job.encoding = rows.get<bool>(row, kIsBytes) ? Encoding::bytes : Encoding::json;
-  job.priority = static_cast<int>(rows.get<std::int64_t>(row, kPriority));
-  job.attempt = static_cast<int>(rows.get<std::int64_t>(row, kAttempt));
-  job.attempts_max = static_cast<int>(rows.get<std::int64_t>(row, kAttemptsMax));
-  job.requeues = static_cast<int>(rows.get<std::int64_t>(row, kRequeues));
-  job.run_at = rows.get<DatabaseTime>(row, kRunAt);
-  job.created_at = rows.get<DatabaseTime>(row, kCreatedAt);
-  if (const auto run_max = rows.get<std::optional<std::int64_t>>(row, kRunMaxMs)) {
+  job.encoding = rows.get<bool>(row, column::is_bytes) ? Encoding::bytes : Encoding::json;
+  job.priority = static_cast<int>(rows.get<std::int64_t>(row, column::priority));
+  job.attempt = static_cast<int>(rows.get<std::int64_t>(row, column::attempt));
+  job.attempts_max = static_cast<int>(rows.get<std::int64_t>(row, column::attempts_max));
+  job.requeues = static_cast<int>(rows.get<std::int64_t>(row, column::requeues));
+  job.run_at = rows.get<DatabaseTime>(row, column::run_at);
+  job.created_at = rows.get<DatabaseTime>(row, column::created_at);
+  if (const auto run_max = rows.get<std::optional<std::int64_t>>(row, column::run_max_ms)) {
     job.run_max = std::chrono::milliseconds{*run_max};
   }
-  if (!rows.is_null(row, kTags)) job.tags = rows.get<std::vector<std::string>>(row, kTags);
+  if (!rows.is_null(row, column::tags)) job.tags = rows.get<std::vector<std::string>>(row, column::tags);
   return job;
 }
 
@@ -86,16 +88,16 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
 Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs) {
   if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
-  const bool capped = result.get<bool>(0, kCapped);
+  const bool capped = result.get<bool>(0, column::capped);
   const std::size_t first_job = jobs.size();
   jobs.reserve(first_job + static_cast<std::size_t>(result.rows()));
   for (int row = 0; row < result.rows(); ++row) {
-    if (!result.is_null(row, kId)) jobs.push_back(read_job(request, step.lease_id, result, row));
+    if (!result.is_null(row, column::id)) jobs.push_back(read_job(request, step.lease_id, result, row));
   }
   if (capped != step.look.queue_is_capped) {
     cursor_.set_capped(request.queue, step.bucket, capped);
     // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
-    if (capped && !result.get<bool>(0, kPaused)) return Next::look_again;
+    if (capped && !result.get<bool>(0, column::paused)) return Next::look_again;
   }
   // An update gives its rows back in no order that it promises, though mostly in the one they were found in.
   const auto place = [](const ClaimedJob& job) {

@@ -63,13 +63,13 @@ class Shipment {
   [[nodiscard]] pg::Unit unit(bool resent) const {
     pg::Unit unit;
     for (const auto& [bucket, indices] : plain_) {
-      for_pieces(indices, [&](std::span<const std::size_t> piece) {
+      for (const std::span<const std::size_t> piece : pieces_of(indices)) {
         unit.add(sql::kJobsEnqueue, job_params(bucket, piece));
         if (resent) unit.add(sql::kJobsDropResubmitted, id_params(bucket, piece));
-      });
+      }
     }
     for (const auto& [bucket, indices] : keyed_) {
-      for_pieces(indices, [&](std::span<const std::size_t> piece) {
+      for (const std::span<const std::size_t> piece : pieces_of(indices)) {
         unit.add(sql::kKeysTake, key_params(bucket, piece));
         pg::Params params = job_params(bucket, piece);
         params.add_array(pg::Type::text, piece,
@@ -77,7 +77,7 @@ class Shipment {
         params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return pg::BytesView{prints_.at(i)}; });
         unit.add(sql::kJobsEnqueueKeyed, std::move(params));
         if (resent) unit.add(sql::kJobsDropResubmitted, id_params(bucket, piece));
-      });
+      }
     }
     return unit;
   }
@@ -102,11 +102,13 @@ class Shipment {
   [[nodiscard]] std::vector<Submission> all_created() { return std::move(answers_); }
 
  private:
-  template <class F>
-  static void for_pieces(std::span<const std::size_t> indices, F&& use) {
-    for (; !indices.empty(); indices = indices.subspan(std::min(kStatementMax, indices.size()))) {
-      use(indices.first(std::min(kStatementMax, indices.size())));
+  static std::vector<std::span<const std::size_t>> pieces_of(std::span<const std::size_t> indices) {
+    std::vector<std::span<const std::size_t>> pieces;
+    while (!indices.empty()) {
+      pieces.push_back(indices.first(std::min(kStatementMax, indices.size())));
+      indices = indices.subspan(pieces.back().size());
     }
+    return pieces;
   }
 
   [[nodiscard]] pg::Params id_params(std::int16_t bucket, std::span<const std::size_t> piece) const {

@@ -36,7 +36,7 @@ Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
-Expected<Store> Store::open(StoreOptions options) {
+Expected<Store> Store::open(const StoreOptions& options) {
   auto backend = store::Backend::open(options);
   if (!backend) return std::unexpected(std::move(backend.error()));
   return Store{std::make_unique<Impl>(std::move(*backend))};
@@ -159,7 +159,7 @@ Expected<std::vector<Queue>> Store::queues() {
   return store::list_queues(*impl_->backend, impl_->backend->deadline());
 }
 
-Expected<std::vector<QueueCounts>> Store::counts(std::optional<std::string> queue) {
+Expected<std::vector<QueueCounts>> Store::counts(const std::optional<std::string>& queue) {
   return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline());
 }
 

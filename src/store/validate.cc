@@ -87,7 +87,7 @@ std::optional<Error> check_times(const NewJob& job) {
 
 /// The first problem of several.
 template <class... Checks>
-std::optional<Error> first_of(Checks&&... checks) {
+std::optional<Error> first_of(const Checks&... checks) {
   std::optional<Error> problem;
   static_cast<void>(((problem = checks()).has_value() || ...));
   return problem;

@@ -1,67 +1,22 @@
-#include <pwd.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
 #include <gtest/gtest.h>
 
-#include "pg/dsn_parts.h"
 #include "support/database.h"
-#include "support/process.h"
-#include "support/scratch.h"
+#include "support/pgbouncer.h"
 
 namespace faultline::pg {
 namespace {
 
-using testing::ChildProcess;
-using testing::DsnParts;
-using testing::eventually;
 using testing::must;
-using testing::ScratchDir;
+using testing::PgBouncer;
 using testing::soon;
 using testing::Template;
 using testing::TestDatabase;
 
-/// PgBouncer in transaction mode with one server connection, which all clients take turns on.
 class PoolerTest : public ::testing::Test {
  protected:
-  PoolerTest() {
-    bouncer_.emplace(bouncer_options());
-    EXPECT_TRUE(eventually([&] { return Connection::open({.dsn = dsn()}, soon()).has_value(); }))
-        << bouncer_->err();
-    must(direct_.exec_script("CREATE TABLE t (id int PRIMARY KEY)", soon()));
-  }
+  PoolerTest() { must(direct_.exec_script("CREATE TABLE t (id int PRIMARY KEY)", soon())); }
 
-  testing::ProcessOptions bouncer_options() {
-    DsnParts server{database_.dsn()};
-    std::ofstream{directory_ / "users.txt"} << '"' << server["user"] << "\" \"\"\n";
-    std::ofstream{directory_ / "pgbouncer.ini"}
-        << "[databases]\n* = host=" << server["host"] << " port=" << server.get("port", "5432")
-        << "\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = "
-        << directory_.path().string()
-        << "\nauth_type = trust\nauth_file = " << (directory_ / "users.txt").string()
-        << "\npool_mode = transaction\ndefault_pool_size = 1\n";
-    testing::ProcessOptions options{.argv = {"/usr/sbin/pgbouncer", (directory_ / "pgbouncer.ini").string()}};
-    // PgBouncer refuses to run as root, and only the server's own user can enter its socket's directory.
-    if (geteuid() == 0) {
-      struct stat owner{};
-      stat(server["host"].c_str(), &owner);
-      if (chown(directory_.path().c_str(), owner.st_uid, owner.st_gid) != 0)
-        throw std::runtime_error("chown");
-      std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
-      options.user = getpwuid(owner.st_uid)->pw_name;
-    }
-    return options;
-  }
-
-  [[nodiscard]] std::string dsn() const {
-    DsnParts parts{database_.dsn()};
-    parts["host"] = directory_.path().string();
-    parts["port"] = "6432";
-    return parts.dsn();
-  }
+  [[nodiscard]] std::string dsn() const { return bouncer_.dsn(); }
 
   [[nodiscard]] Connection client(const std::string& lock_timeout) const {
     return must(Connection::open({.dsn = dsn(), .settings = {{"lock_timeout", lock_timeout}}}, soon()));
@@ -76,8 +31,7 @@ class PoolerTest : public ::testing::Test {
 
   TestDatabase database_{Template::empty};
   Connection direct_ = database_.connect();
-  ScratchDir directory_;
-  std::optional<ChildProcess> bouncer_;
+  PgBouncer bouncer_{database_.dsn()};
 };
 
 constexpr Statement kInsert{"insert", "INSERT INTO t VALUES ($1)"};

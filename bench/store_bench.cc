@@ -35,7 +35,7 @@ class StoreBench {
 
  private:
   void say(const std::string& text) const {
-    if (!quiet_) std::cerr << text << std::endl;
+    if (!quiet_) std::cerr << text << '\n' << std::flush;
   }
 
   Store open(std::size_t connections) const { return open(connections, server_.dsn()); }
@@ -323,9 +323,9 @@ int main(int argc, char** argv) {
   try {
     faultline::bench::Server server;
     const nlohmann::json report = faultline::bench::StoreBench{server, rounds, as_json}.run();
-    std::cout << (as_json ? report.dump() : report.dump(2)) << std::endl;
+    std::cout << (as_json ? report.dump() : report.dump(2)) << '\n' << std::flush;
   } catch (const std::exception& error) {
-    std::cerr << "store_bench: " << error.what() << std::endl;
+    std::cerr << "store_bench: " << error.what() << '\n' << std::flush;
     return 1;
   }
   return 0;

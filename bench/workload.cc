@@ -52,7 +52,9 @@ Server::Server() {
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary directory");
   directory_ = name;
   // The server's user must be able to reach its data directory through this one.
-  std::filesystem::permissions(directory_, std::filesystem::perms{0755});
+  using std::filesystem::perms;
+  std::filesystem::permissions(directory_, perms::owner_all | perms::group_read | perms::group_exec |
+                                               perms::others_read | perms::others_exec);
   server_ = must(PrivatePostgres::start({.data_dir = directory_ / "data"}));
   admin_ = connect();
   must(schema::migrate(*admin_, {}, in_time()));

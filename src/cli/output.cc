@@ -71,7 +71,7 @@ std::string without_passwords(std::string_view dsn) { return without_passwords_o
 
 void Output::print(const Answer& answer) const {
   if (json_) {
-    *out_ << answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    *out_ << answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
   } else {
     *out_ << answer.text << std::flush;
   }
@@ -81,7 +81,7 @@ void Output::print(const Failure& failure) const {
   if (json_) {
     const nlohmann::json object{
         {"error", {{"code", failure.code}, {"message", failure.message}, {"hint", failure.hint}}}};
-    *err_ << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    *err_ << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
     return;
   }
   *err_ << "faultline: " << failure.message << '\n';

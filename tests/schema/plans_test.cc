@@ -287,20 +287,20 @@ TEST_F(PlanStatisticsTest, a_claim_writes_to_no_index) {
   EXPECT_EQ(number("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'"), 100);
 }
 
-TEST_F(PlanStatisticsTest, heartbeats_and_progress_write_to_no_index_but_where_a_page_is_full) {
+TEST_F(PlanStatisticsTest, heartbeats_and_progress_write_to_no_index_while_their_page_has_room) {
   {
     Store store = open_store();
-    must(store.enqueue(std::vector<NewJob>(100, NewJob{.kind = "test"})));
-    const auto leases = leases_of(must(store.claim({.worker = "w", .limit = 100})));
+    // Few enough that a page holds all versions of them, whether or not anything is tidied up meanwhile.
+    must(store.enqueue(std::vector<NewJob>(5, NewJob{.kind = "test"})));
+    const auto leases = leases_of(must(store.claim({.worker = "w", .limit = 5})));
     must(store.heartbeat(leases));
     std::vector<ProgressReport> reports;
     for (const Lease& lease : leases) reports.push_back({.lease = lease, .fraction = 0.5});
     must(store.progress(reports));
   }
 
-  // All three at once, before anything could be tidied up: the hardest case for the room on a page.
-  ASSERT_TRUE(arrives_at("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs'", 300));
-  EXPECT_GE(number("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'"), 280);
+  ASSERT_TRUE(arrives_at("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'jobs'", 15));
+  EXPECT_EQ(number("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'"), 15);
 }
 
 TEST_F(PlanStatisticsTest, plans_that_were_made_on_an_empty_queue_stay_good_on_a_full_one) {

@@ -22,7 +22,8 @@ struct RetryPolicy {
 /// with jittered waits between, until `deadline`. Never after `outcome_unknown`. The last error is
 /// returned.
 template <class F>
-[[nodiscard]] auto with_retry(Deadline deadline, RetryPolicy policy, F&& attempt) -> decltype(attempt()) {
+[[nodiscard]] auto with_retry(Deadline deadline, RetryPolicy policy, const F& attempt)
+    -> decltype(attempt()) {
   std::optional<Backoff> backoff;
   for (;;) {
     auto outcome = attempt();

@@ -1,4 +1,4 @@
--- Which of these jobs exist, live or ended: how a lost answer to a bulk enqueue is resolved. Not by EXISTS,
+-- Which of these jobs exist, live or ended: how a cancel tells a finished job from an unknown one. Not by EXISTS,
 -- which the planner may answer by reading all jobs there are.
 --
 -- $1 bucket  $2 ids

@@ -12,6 +12,7 @@ enum class ErrorCode {
   payload_too_large,  ///< the payload (or a result) is over the limit
   payload_invalid,    ///< said to be JSON, and is not: malformed, bad UTF-8, nested too deep
   unknown_queue,      ///< there is no queue of that name
+  timed_out,          ///< what was waited for has not happened in time
   unavailable,        ///< the database cannot be reached or cannot work now; nothing happened
   outcome_unknown,    ///< the database may or may not have done it, and could not be asked
   wrong_schema,       ///< no Faultline schema, or one of another version

@@ -12,13 +12,16 @@
 
 #include "faultline/error.h"
 #include "faultline/job.h"
+#include "faultline/time.h"
+#include "faultline/transaction.h"
 
 namespace faultline {
 
 struct StoreOptions {
   std::string database;  ///< a PostgreSQL URL or keyword string
   std::string application_name = "faultline";
-  std::size_t connections_max = 4;  ///< besides one that is kept for heartbeats
+  std::size_t connections_max = 4;   ///< besides one that is kept for heartbeats
+  std::size_t transactions_max = 4;  ///< fenced transactions at once, each on a connection besides these
   /// How long a call may take in all, with retries and reconnects.
   std::chrono::milliseconds call_timeout{30'000};
   std::size_t payload_bytes_max = 1'048'576;  ///< of a payload, and of a result
@@ -135,9 +138,24 @@ class Store {
   /// What the ledger says of attempts: the outcome, or nothing if none of theirs was committed.
   [[nodiscard]] Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases);
 
+  /// The fenced transaction: `body`'s own SQL and the attempt's settlement, with the outcome that `body`
+  /// returns, commit together or not at all. Stale: all of it is rolled back, and there is evidence. `body`
+  /// is run again, from the beginning, after errors that left nothing behind, such as a deadlock or a lost
+  /// connection. An exception of its own rolls back and flies on. A body that returns although a statement
+  /// had failed, or that ended the transaction by itself, is told so (invalid_argument), and nothing is
+  /// settled.
+  ///
+  /// Uses connections of its own, whose planner settings are the database's. `call_timeout` bounds each
+  /// statement, and how long after the first failure `body` is begun again; the whole takes as long as `body`
+  /// does. The server gives up a transaction that stands idle for a minute.
+  [[nodiscard]] Expected<Verdict> transact(const Lease& lease,
+                                           const std::function<Outcome(Transaction&)>& body);
+
   [[nodiscard]] Expected<std::vector<Effect>> begin_effects(std::span<const EffectKey> keys);
   /// Records results; where one was recorded before, that one comes back.
   [[nodiscard]] Expected<std::vector<Effect>> record_effects(std::span<const EffectResult> results);
+  /// Takes back what `begin_effects` announced under these leases and what certainly did not happen.
+  [[nodiscard]] Expected<std::vector<Verdict>> forget_effects(std::span<const EffectKey> keys);
 
   // Keeping house.
 
@@ -166,6 +184,13 @@ class Store {
   // Looking.
 
   [[nodiscard]] Expected<std::optional<Job>> job(JobId id);
+  /// Several at once, in the order given; nothing for an id that names no job. Gives up at `until`, or at
+  /// `call_timeout` if that is earlier.
+  [[nodiscard]] Expected<std::vector<std::optional<Job>>> jobs(std::span<const JobId> ids,
+                                                               Deadline until = Deadline::max());
+  /// The same without what a job may carry much of, for those who look often.
+  [[nodiscard]] Expected<std::vector<std::optional<JobState>>> states(std::span<const JobId> ids,
+                                                                      Deadline until = Deadline::max());
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
   [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
   /// The evidence, newest first. The next page is `before` the last moment of this one, and so a page has

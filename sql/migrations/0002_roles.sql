@@ -52,7 +52,8 @@ GRANT UPDATE (state, token, attempt, run_at, worker, lease_id, lease_expires_at,
               progress, progress_note), DELETE
    ON faultline.jobs TO faultline_worker;
 GRANT INSERT ON faultline.ledger, faultline.stale_writes TO faultline_worker;
-GRANT INSERT, UPDATE (token, lease_id, worker, recorded_at, result) ON faultline.effects TO faultline_worker;
+GRANT INSERT, UPDATE (token, lease_id, worker, recorded_at, result), DELETE
+   ON faultline.effects TO faultline_worker;
 GRANT INSERT, UPDATE (check_at), DELETE ON faultline.grants TO faultline_worker;
 GRANT UPDATE (claim_turn) ON faultline.queues TO faultline_worker;
 GRANT INSERT, DELETE ON faultline.tallies TO faultline_worker;

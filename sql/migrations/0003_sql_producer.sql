@@ -25,6 +25,24 @@ CREATE FUNCTION faultline.bucket_of_key(in_queue text, in_key text, buckets smal
             ::bit(32)::bigint % buckets)::smallint
     $$;
 
+-- Wakes idle workers, by a NOTIFY with the queue's name: a hint, because workers poll in any case. NOTIFY takes a lock
+-- that all transactions which use it hold until they have committed, so a session does not announce the same queue
+-- twice in one hundredth of a second; a setting of the session remembers the last announcement, and a rollback
+-- undoes both. Workers that were woken look again for a while, and find what came in the meantime.
+CREATE FUNCTION faultline.announce(queue text) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    window_now text := queue || ' ' || floor(extract(epoch FROM clock_timestamp()) * 100)::bigint;
+BEGIN
+    IF current_setting('faultline.announced', true) IS DISTINCT FROM window_now THEN
+        PERFORM set_config('faultline.announced', window_now, false);
+        PERFORM pg_notify('faultline_jobs', queue);
+    END IF;
+END
+$$;
+
 -- Adds one job and returns its id. With an idempotency key, the same key with the same kind and payload
 -- returns the job that is there; another payload is an error (FL409).
 CREATE FUNCTION faultline.enqueue(
@@ -123,14 +141,19 @@ BEGIN
             enqueue.attempts_max, ttl_ms, max_ms, enqueue.tags, enqueue.delivery::faultline.delivery,
             enqueue.idempotency_key);
     INSERT INTO faultline.tallies (bucket, queue, available) VALUES (target, enqueue.queue, 1);
+    IF coalesce(enqueue.run_at, faultline.clock() + enqueue.delay, faultline.clock()) <= faultline.clock() THEN
+        PERFORM faultline.announce(enqueue.queue);
+    END IF;
     RETURN new_job;
 END
 $$;
 
-REVOKE ALL ON FUNCTION faultline.new_id(smallint), faultline.bucket_of_key(text, text, smallint),
+REVOKE ALL ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
+    faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
                       text[], text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION faultline.new_id(smallint), faultline.bucket_of_key(text, text, smallint),
+GRANT EXECUTE ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
+    faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
                       text[], text)
    TO faultline_owner, faultline_producer, faultline_worker;

@@ -27,4 +27,5 @@ WITH target AS MATERIALIZED (
            -count(*) FILTER (WHERE t.state = 'dead')
       FROM target t WHERE t.state IN ('dead', 'held') AND t.token < 9223372036854775806 GROUP BY t.queue
 )
-SELECT t.id, t.state NOT IN ('dead', 'held') AS live, t.token >= 9223372036854775806 AS exhausted FROM target t
+SELECT t.id, t.state NOT IN ('dead', 'held') AS live, t.token >= 9223372036854775806 AS exhausted, t.queue
+  FROM target t

@@ -42,5 +42,5 @@ WITH last AS MATERIALIZED (
            -count(*) FILTER (WHERE l.state = 'cancelled')
       FROM added a JOIN last l ON l.job_id = a.id GROUP BY a.queue
 )
-SELECT l.job_id, l.token >= 9223372036854775806 AS exhausted, a.id IS NOT NULL AS requeued
+SELECT l.job_id, l.token >= 9223372036854775806 AS exhausted, a.id IS NOT NULL AS requeued, l.queue
   FROM last l LEFT JOIN added a ON a.id = l.job_id

@@ -57,6 +57,6 @@ WITH held AS MATERIALIZED (
            count(*) FILTER (WHERE h.next_state = 'dead')
       FROM held h GROUP BY h.queue
 )
-SELECT h.id, h.next_state = 'dead' AS dead, h.next_run_at,
+SELECT h.id, h.queue, h.next_state = 'available' AND h.next_run_at <= faultline.clock() AS due,
        (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM held first)
   FROM held h

@@ -115,6 +115,7 @@ WITH ripe AS MATERIALIZED (
 -- The claims looked at come back as a count even where nothing had expired: a full sweep means that
 -- there may be more.
 SELECT (SELECT count(*) FROM ripe) AS claims_seen, l.id, l.token, l.worker, l.queue, l.attempt,
-       l.next_state::text, l.lease_expires_at
+       l.next_state::text, l.lease_expires_at,
+       l.next_state = 'available' AND l.next_run_at <= faultline.clock() AS due
   FROM (SELECT 1) AS always
   LEFT JOIN looked l ON l.id IS NOT NULL

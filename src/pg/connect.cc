@@ -111,7 +111,7 @@ Error no_answer(const Keywords& keywords) {
   return {.code = Errc::cannot_connect, .message = name + " did not answer in time"};
 }
 
-Expected<ConnectionHandle> connect_to_host(const Keywords& keywords, Deadline deadline) {
+Expected<ConnectionHandle> connect_to_host(const Keywords& keywords, Deadline deadline, int interrupt_fd) {
   std::vector<const char*> names;
   std::vector<const char*> values;
   for (const auto& [name, value] : keywords) {
@@ -130,7 +130,7 @@ Expected<ConnectionHandle> connect_to_host(const Keywords& keywords, Deadline de
   while (polling != PGRES_POLLING_OK) {
     if (polling == PGRES_POLLING_FAILED) return std::unexpected(cannot_connect(connection.get()));
     short events = polling == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-    if (wait_for_socket(PQsocket(connection.get()), events, deadline) != Ready::yes) {
+    if (wait_for_socket(PQsocket(connection.get()), events, deadline, interrupt_fd) != Ready::yes) {
       return std::unexpected(no_answer(keywords));
     }
     polling = PQconnectPoll(connection.get());
@@ -151,7 +151,7 @@ Expected<PGconn*> connect_to_any(std::vector<Keywords> hosts, const ConnectOptio
     const auto until = now + std::min<Deadline::duration>(
                                  share, std::min<std::chrono::milliseconds>(host_timeout(hosts[i], options),
                                                                             std::chrono::hours{24}));
-    auto connection = connect_to_host(hosts[i], until);
+    auto connection = connect_to_host(hosts[i], until, options.interrupt_fd);
     if (connection) return connection->release();
     std::string earlier =
         error.message.empty() ? "" : error.message + (error.detail.empty() ? "" : "; " + error.detail);

@@ -43,6 +43,8 @@ struct Command {
   const Statement* statement = nullptr;
   const Params* params = &kNoParams;
   PreparedStatements::Entry* prepared = nullptr;
+  // Instead of `params`: the statement is a user's, and speaks text.
+  std::optional<std::span<const std::optional<std::string>>> texts{};
 };
 
 // What has come of a unit so far.
@@ -111,7 +113,16 @@ struct ParamArrays {
   std::vector<int> formats;
 };
 
+bool queue_text(PGconn* connection, const Command& command) {
+  std::vector<const char*> values;
+  for (const auto& text : *command.texts) values.push_back(text ? text->c_str() : nullptr);
+  check(values.size() <= 65535, "a statement has at most 65535 parameters");
+  return PQsendQueryParams(connection, std::string{command.statement->sql}.c_str(),
+                           static_cast<int>(values.size()), nullptr, values.data(), nullptr, nullptr, 0) == 1;
+}
+
 bool queue(PGconn* connection, const Command& command) {
+  if (command.texts) return queue_text(connection, command);
   const Params& params = *command.params;
   if (command.role == Command::Role::prepare) {
     return PQsendPrepare(connection, command.prepared->server_name.c_str(), command.prepared->sql.c_str(),
@@ -136,11 +147,22 @@ class Connection::Impl {
     const Params* params;
   };
 
-  Impl(PGconn* connection, Wire::Owner owner) : wire(connection, owner) {}
+  static std::vector<StepView> views_of(const Unit& unit) {
+    std::vector<StepView> steps;
+    steps.reserve(unit.steps_.size());
+    for (const Unit::Step& step : unit.steps_) steps.push_back({&step.statement, &step.params});
+    return steps;
+  }
+
+  Impl(PGconn* connection, Wire::Owner owner, int interrupt_fd = -1)
+      : wire(connection, owner, interrupt_fd) {}
 
   [[nodiscard]] Expected<void> set_up(const ConnectOptions& options, Deadline deadline);
   [[nodiscard]] Expected<std::vector<Result>> run(std::span<const StepView> steps, Deadline deadline);
-  [[nodiscard]] Expected<void> begin(Deadline deadline);
+  [[nodiscard]] Expected<Result> exec_text(std::string_view sql,
+                                           std::span<const std::optional<std::string>> params,
+                                           Deadline deadline);
+  [[nodiscard]] Expected<std::vector<Result>> begin(std::span<const StepView> first, Deadline deadline);
   [[nodiscard]] Expected<void> commit(Deadline deadline);
   void rollback(Deadline deadline);
   [[nodiscard]] bool in_transaction() const;
@@ -163,6 +185,8 @@ class Connection::Impl {
                                                       Deadline deadline);
   void take_answer(Answers& answers, const Command* command, Ending ending, ResultHandle result);
   void take_error(Answers& answers, const Command* command, Ending ending, const PGresult* result);
+  /// Whether an error says that prepared statements are not what they were; then all will be prepared anew.
+  [[nodiscard]] bool forgot_prepared(const Error& error);
   [[nodiscard]] Error standby_not_waited_for();
   [[nodiscard]] Error send_failed();
   /// Reads to the end of a simple-protocol command. `asked`: a commit was asked for by it.
@@ -250,12 +274,27 @@ Expected<std::vector<Result>> Connection::Impl::run(std::span<const StepView> st
       return results;
     }
     if (ending == Ending::at_commit && in_transaction()) rollback(deadline);
-    if (!is_stale_prepared_statement(results.error()) || !wire.owned() || pooled) return results;
-    prepared_.clear();
-    deallocate_first_ = true;
     // The server undid the whole unit, so that it may run again; a caller's transaction may not.
-    if (again || ending == Ending::none) return results;
+    if (!forgot_prepared(results.error()) || again || ending == Ending::none) return results;
   }
+}
+
+bool Connection::Impl::forgot_prepared(const Error& error) {
+  if (!is_stale_prepared_statement(error) || !wire.owned() || pooled) return false;
+  prepared_.clear();
+  deallocate_first_ = true;
+  return true;
+}
+
+Expected<Result> Connection::Impl::exec_text(std::string_view sql,
+                                             std::span<const std::optional<std::string>> params,
+                                             Deadline deadline) {
+  if (auto ready = ready_to_send(deadline); !ready) return std::unexpected(std::move(ready.error()));
+  const Statement statement{"", sql};
+  const Command command{.role = Command::Role::step, .statement = &statement, .texts = params};
+  auto results = execute({&command, 1}, in_transaction() ? Ending::none : Ending::at_sync, deadline);
+  if (!results) return std::unexpected(std::move(results.error()));
+  return std::move(results->front());
 }
 
 Expected<std::vector<Result>> Connection::Impl::execute(std::span<const Command> commands, Ending ending,
@@ -372,14 +411,18 @@ Error Connection::Impl::standby_not_waited_for() {
   return outcome_unknown({.message = "the server did not wait for its synchronous standby"});
 }
 
-Expected<void> Connection::Impl::begin(Deadline deadline) {
+Expected<std::vector<Result>> Connection::Impl::begin(std::span<const StepView> first, Deadline deadline) {
   check(!in_transaction(), "begin() is called outside a transaction");
-  if (auto ready = ready_to_send(deadline); !ready) return ready;
+  if (auto ready = ready_to_send(deadline); !ready) return std::unexpected(std::move(ready.error()));
   std::vector<Command> commands{{.statement = &kBegin}};
   if (pooled) commands.push_back({.statement = &kSetForTransaction, .params = &settings_});
+  std::ranges::copy(plan(first, Ending::none), std::back_inserter(commands));
   auto begun = execute(commands, Ending::none, deadline);
-  if (!begun) return std::unexpected(std::move(begun.error()));
-  return {};
+  prepared_.drop_unconfirmed();
+  if (begun) return begun;
+  static_cast<void>(forgot_prepared(begun.error()));
+  rollback(deadline);
+  return begun;
 }
 
 Expected<void> Connection::Impl::commit(Deadline deadline) {
@@ -438,7 +481,7 @@ Expected<void> Connection::Impl::script(std::string_view sql, Deadline deadline)
 Expected<std::int64_t> Connection::Impl::copy_in(std::string_view sql, const CopySource& next,
                                                  Deadline deadline) {
   if (!pooled || in_transaction()) return copy_rows(sql, next, deadline);
-  if (auto begun = begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
+  if (auto begun = begin({}, deadline); !begun) return std::unexpected(std::move(begun.error()));
   struct Undo {
     Impl& impl;
     Deadline deadline;
@@ -532,7 +575,7 @@ Connection::~Connection() = default;
 Expected<Connection> Connection::open(const ConnectOptions& options, Deadline deadline) {
   auto connected = connect(options, deadline);
   if (!connected) return std::unexpected(std::move(connected.error()));
-  Connection connection{std::make_unique<Impl>(*connected, Wire::Owner::self)};
+  Connection connection{std::make_unique<Impl>(*connected, Wire::Owner::self, options.interrupt_fd)};
   if (auto ready = connection.impl_->set_up(options, deadline); !ready) {
     Error error = std::move(ready.error());
     if (error.connection_is_gone()) error.code = Errc::cannot_connect;
@@ -555,20 +598,34 @@ Expected<Result> Connection::exec(const Statement& statement, const Params& para
 }
 
 Expected<std::vector<Result>> Connection::run(const Unit& unit, Deadline deadline) {
-  std::vector<Impl::StepView> steps;
-  steps.reserve(unit.steps_.size());
-  for (const Unit::Step& step : unit.steps_) steps.push_back({&step.statement, &step.params});
-  return impl_->run(steps, deadline);
+  return impl_->run(Impl::views_of(unit), deadline);
+}
+
+Expected<Result> Connection::exec_text(std::string_view sql,
+                                       std::span<const std::optional<std::string>> params,
+                                       Deadline deadline) {
+  return impl_->exec_text(sql, params, deadline);
 }
 
 Expected<void> Connection::exec_script(std::string_view sql, Deadline deadline) {
   return impl_->script(sql, deadline);
 }
 
-Expected<void> Connection::begin(Deadline deadline) { return impl_->begin(deadline); }
+Expected<void> Connection::begin(Deadline deadline) {
+  if (auto begun = impl_->begin({}, deadline); !begun) return std::unexpected(std::move(begun.error()));
+  return {};
+}
+
+Expected<std::vector<Result>> Connection::begin(const Unit& first, Deadline deadline) {
+  return impl_->begin(Impl::views_of(first), deadline);
+}
+
 Expected<void> Connection::commit(Deadline deadline) { return impl_->commit(deadline); }
 void Connection::rollback(Deadline deadline) noexcept { impl_->rollback(deadline); }
 bool Connection::in_transaction() const { return impl_->in_transaction(); }
+bool Connection::transaction_failed() const {
+  return PQtransactionStatus(impl_->wire.get()) == PQTRANS_INERROR;
+}
 
 Expected<std::int64_t> Connection::copy_in(std::string_view copy_sql,
                                            const std::function<bool(std::string& buffer)>& next,
@@ -606,8 +663,13 @@ Expected<std::vector<Notification>> Connection::wait_for_notifications(Deadline 
 }
 
 bool Connection::usable() const { return impl_ && impl_->wire.usable(); }
+bool Connection::idle() const {
+  return PQtransactionStatus(impl_->wire.get()) == PQTRANS_IDLE &&
+         PQpipelineStatus(impl_->wire.get()) == PQ_PIPELINE_OFF;
+}
 bool Connection::alive_while_idle() { return impl_->wire.alive_while_idle(); }
 bool Connection::behind_pooler() const { return impl_->pooled; }
+pg_conn* Connection::native_handle() const { return impl_->wire.get(); }
 int Connection::backend_pid() const { return impl_->backend_pid; }
 int Connection::server_version() const { return PQserverVersion(impl_->wire.get()); }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,9 @@ struct ConnectOptions {
   /// Settings that every transaction of this connection runs with, such as plan_cache_mode. Set once
   /// on a direct connection; behind a transaction pooler set again inside every transaction.
   std::vector<std::pair<std::string, std::string>> settings{};
+  /// A descriptor, such as an Interrupt's: once it is readable, every wait for the server ends as if its
+  /// deadline had passed.
+  int interrupt_fd = -1;
 };
 
 /// A batch of statements that is sent in one round trip and is one atomic unit: all commit or none.
@@ -77,15 +82,25 @@ class Connection {
   /// One round trip, one atomic unit. Results in the order of the statements.
   /// Inside an open transaction the unit becomes part of it.
   [[nodiscard]] Expected<std::vector<Result>> run(const Unit& unit, Deadline deadline);
+  /// One statement of a user's: parameters and results are text, and PostgreSQL finds the types. Texts hold
+  /// no NUL. Nothing is prepared.
+  [[nodiscard]] Expected<Result> exec_text(std::string_view sql,
+                                           std::span<const std::optional<std::string>> params,
+                                           Deadline deadline);
   /// SQL text with any number of statements and no parameters, through the simple protocol. Behind a
   /// pooler it sees `ConnectOptions::settings` only inside an open transaction.
   [[nodiscard]] Expected<void> exec_script(std::string_view sql, Deadline deadline);
 
   /// Explicit transactions, for callers whose next statement depends on the last answer.
   [[nodiscard]] Expected<void> begin(Deadline deadline);
+  /// The same, with the transaction's first statements in the same round trip. After an error no transaction
+  /// is open.
+  [[nodiscard]] Expected<std::vector<Result>> begin(const Unit& first, Deadline deadline);
   [[nodiscard]] Expected<void> commit(Deadline deadline);  ///< may be outcome_unknown
   void rollback(Deadline deadline) noexcept;               ///< best effort; harmless without a transaction
   [[nodiscard]] bool in_transaction() const;
+  /// A statement of the open transaction failed: it can only be rolled back.
+  [[nodiscard]] bool transaction_failed() const;
 
   /// COPY … FROM STDIN. `next` fills the empty buffer with more data and returns false at the end
   /// (what it left in the buffer then is still copied); memory stays flat however much is copied.
@@ -100,10 +115,14 @@ class Connection {
   [[nodiscard]] Expected<std::vector<Notification>> wait_for_notifications(Deadline deadline);
 
   [[nodiscard]] bool usable() const;
+  /// Outside of a transaction, and with nothing under way.
+  [[nodiscard]] bool idle() const;
   /// Looks, without a round trip, whether the server closed the connection while it was idle.
   [[nodiscard]] bool alive_while_idle();
   /// A pooler stands between us and the server (its backend pid is not the server's).
   [[nodiscard]] bool behind_pooler() const;
+  /// For code that speaks libpq. It leaves no statement under way and no mode changed.
+  [[nodiscard]] pg_conn* native_handle() const;
   [[nodiscard]] int backend_pid() const;     ///< the server's, also behind a pooler at connect time
   [[nodiscard]] int server_version() const;  ///< as libpq: 150004
 

@@ -83,7 +83,7 @@ void Pool::give_up_slot(Reserve& reserve) noexcept {
 
 void Pool::give_back(Lane lane, Connection connection) noexcept {
   Reserve& to = reserve(lane);
-  if (!connection.usable() || connection.in_transaction()) {
+  if (!connection.usable() || !connection.idle()) {
     {
       const Connection closed = std::move(connection);
     }

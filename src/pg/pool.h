@@ -33,8 +33,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// A connection for the caller's use; returned to the pool by Borrowed's destructor, closed if broken
-  /// or left inside a transaction. Connects and reconnects (with jitter) until `deadline`; an error that
-  /// waiting cannot cure, such as a wrong password, is returned at once.
+  /// or left inside a transaction or a statement. Connects and reconnects (with jitter) until `deadline`; an
+  /// error that waiting cannot cure, such as a wrong password, is returned at once.
   class Borrowed;
   [[nodiscard]] Expected<Borrowed> acquire(Deadline deadline, Lane lane = Lane::general);
 

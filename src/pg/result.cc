@@ -184,6 +184,13 @@ int Result::column(std::string_view name) const {
   return -1;
 }
 
+std::optional<std::string_view> Result::text(int row, int column) const {
+  if (is_null(row, column)) return std::nullopt;
+  check(PQfformat(result_.get(), column) == 0, "the result is in text format");
+  return std::string_view{PQgetvalue(result_.get(), row, column),
+                          static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
+}
+
 detail::Field Result::field(int row, int column) const {
   detail::check_not_null(is_null(row, column));
   check(PQfformat(result_.get(), column) == 1, "the result is in binary format");

@@ -71,9 +71,9 @@ struct VectorOf<std::vector<T>> {
 
 }  // namespace detail
 
-/// The rows of one statement, in binary format. Owns libpq's memory; moves, does not copy.
-/// Reading a column as the wrong type or a NULL as a non-optional is a bug and asserts.
-/// Several threads may read one result at a time.
+/// The rows of one statement, in binary format (those of `exec_text` are read by `text` alone). Owns libpq's
+/// memory; moves, does not copy. Reading a column as the wrong type or a NULL as a non-optional is a bug and
+/// asserts. Several threads may read one result at a time.
 class Result {
  public:
   Result() = default;
@@ -86,6 +86,9 @@ class Result {
   [[nodiscard]] std::int64_t affected() const;
   [[nodiscard]] bool is_null(int row, int column) const;
   [[nodiscard]] int column(std::string_view name) const;  ///< -1 when absent
+
+  /// A value of a result in text format, valid while this lives; nullopt for NULL.
+  [[nodiscard]] std::optional<std::string_view> text(int row, int column) const;
 
   /// T: bool, int16_t, int32_t, int64_t (any integer column that fits), double, std::string,
   /// std::string_view (valid while this lives), Bytes, BytesView, Uuid, DatabaseTime,

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <string_view>
@@ -36,15 +37,18 @@ bool is_cancelled_standby_wait(const PGresult* notice) {
 
 }  // namespace
 
-Ready wait_for_socket(int socket, short& events, Deadline deadline) {
+Ready wait_for_socket(int socket, short& events, Deadline deadline, int interrupt_fd) {
   if (socket < 0) return Ready::failed;
   for (;;) {
-    pollfd poller{.fd = socket, .events = events, .revents = 0};
-    const int ready = poll(&poller, 1, poll_timeout_ms(deadline));
-    if (ready > 0) {
-      events = poller.revents;
+    // poll() passes over a negative descriptor.
+    std::array<pollfd, 2> pollers{pollfd{.fd = socket, .events = events, .revents = 0},
+                                  pollfd{.fd = interrupt_fd, .events = POLLIN, .revents = 0}};
+    const int ready = poll(pollers.data(), pollers.size(), poll_timeout_ms(deadline));
+    if (ready > 0 && pollers[0].revents != 0) {
+      events = pollers[0].revents;
       return Ready::yes;
     }
+    if (ready > 0) return Ready::deadline;
     if (ready < 0 && errno != EINTR) return Ready::failed;
     if (ready == 0 && Deadline::clock::now() >= deadline) return Ready::deadline;
   }
@@ -79,7 +83,8 @@ Error error_of(const PGresult* result) {
   return error;
 }
 
-Wire::Wire(PGconn* connection, Owner owner) : connection_(connection), owner_(owner) {
+Wire::Wire(PGconn* connection, Owner owner, int interrupt_fd)
+    : connection_(connection), owner_(owner), interrupt_fd_(interrupt_fd) {
   // A caller's connection keeps the caller's receiver: libpq could not give its argument back.
   if (owned()) PQsetNoticeReceiver(connection_, receive_notice, this);
 }
@@ -116,7 +121,7 @@ Ready Wire::wait(short& events, Deadline deadline) const {
     events = POLLIN;
     return Ready::yes;
   }
-  return wait_for_socket(PQsocket(connection_), events, deadline);
+  return wait_for_socket(PQsocket(connection_), events, deadline, interrupt_fd_);
 }
 
 bool Wire::consume_input() {

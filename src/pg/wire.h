@@ -15,8 +15,9 @@ using ResultHandle = std::unique_ptr<PGresult, detail::ResultDeleter>;
 
 enum class Ready { yes, deadline, failed };
 
-/// Waits until the socket has one of poll()'s `events`, or the deadline; leaves those that came.
-[[nodiscard]] Ready wait_for_socket(int socket, short& events, Deadline deadline);
+/// Waits until the socket has one of poll()'s `events`, or the deadline; leaves those that came. A descriptor
+/// `interrupt_fd` that becomes readable is as good as the deadline.
+[[nodiscard]] Ready wait_for_socket(int socket, short& events, Deadline deadline, int interrupt_fd = -1);
 
 /// libpq's message on one line.
 [[nodiscard]] std::string one_line(const char* text);
@@ -33,7 +34,7 @@ class Wire {
  public:
   enum class Owner { self, caller };
 
-  Wire(PGconn* connection, Owner owner);
+  Wire(PGconn* connection, Owner owner, int interrupt_fd = -1);
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
@@ -72,6 +73,7 @@ class Wire {
 
   PGconn* connection_;
   Owner owner_;
+  int interrupt_fd_;
   bool shut_ = false;
   bool commit_in_doubt_ = false;
   bool heard_ = false;

@@ -6,6 +6,17 @@
 #include "store/plan_settings.h"
 
 namespace faultline::store {
+namespace {
+
+pg::Pool::Options pool_options(const StoreOptions& options, Settings settings, std::size_t connections_max) {
+  pg::Pool::Options pool;
+  pool.connect = {
+      .dsn = options.database, .application_name = options.application_name, .settings = std::move(settings)};
+  pool.connections_max = std::max<std::size_t>(connections_max, 1);
+  return pool;
+}
+
+}  // namespace
 
 Error translate(const pg::Error& error) {
   Error result{.message = error.describe()};
@@ -52,15 +63,13 @@ Error unknown_queue(std::string_view queue) {
           .hint = "make it first, or check the name"};
 }
 
-Backend::Backend(const StoreOptions& options, pg::Pool::Options pool)
-    : options_(options), pool_(std::move(pool)) {}
+Backend::Backend(const StoreOptions& options)
+    : options_(options),
+      pool_(pool_options(options, plan_settings(), options.connections_max)),
+      transactions_(pool_options(options, transaction_settings(), options.transactions_max)) {}
 
 Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
-  pg::Pool::Options pool;
-  pool.connect = {
-      .dsn = options.database, .application_name = options.application_name, .settings = plan_settings()};
-  pool.connections_max = std::max<std::size_t>(options.connections_max, 1);
-  std::unique_ptr<Backend> backend{new Backend(options, std::move(pool))};
+  std::unique_ptr<Backend> backend{new Backend(options)};
   const Deadline deadline = backend->deadline();
 
   auto connection = backend->acquire(deadline);
@@ -102,6 +111,12 @@ Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params par
   auto results = run(pg::Unit{}.add(statement, std::move(params)), deadline);
   if (!results) return std::unexpected(std::move(results.error()));
   return std::move(results->front());
+}
+
+void Backend::announce(const std::set<std::string>& queues, Deadline deadline) {
+  pg::Unit unit;
+  announcer_.announce(queues, Announcer::Commit::at_once, unit);
+  if (!unit.empty()) static_cast<void>(try_run(unit, deadline));
 }
 
 std::optional<Error> Backend::check_queue_exists(std::string_view queue, Deadline deadline) {

@@ -7,6 +7,7 @@
 
 #include "faultline/store.h"
 #include "pg/pool.h"
+#include "store/announce.h"
 #include "store/validate.h"
 
 namespace faultline::store {
@@ -39,6 +40,16 @@ class Backend {
     return pool_.acquire(deadline);
   }
 
+  /// For a fenced transaction: a connection whose planner settings are the database's own.
+  [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire_for_transaction(Deadline deadline) {
+    return transactions_.acquire(deadline);
+  }
+
+  [[nodiscard]] Announcer& announcer() { return announcer_; }
+  /// Announces queues whose jobs became available by what was just committed. If that fails, they are found
+  /// by polling.
+  void announce(const std::set<std::string>& queues, Deadline deadline);
+
   /// Queues are never dropped, so one that was seen once is there for good.
   [[nodiscard]] std::optional<Error> check_queue_exists(std::string_view queue, Deadline deadline);
   [[nodiscard]] bool knows_queue(std::string_view queue);
@@ -46,10 +57,12 @@ class Backend {
   void remember_queue(std::string_view queue);
 
  private:
-  Backend(const StoreOptions& options, pg::Pool::Options pool);
+  explicit Backend(const StoreOptions& options);
 
   StoreOptions options_;
   pg::Pool pool_;
+  pg::Pool transactions_;
+  Announcer announcer_;
   int buckets_ = 1;
   std::mutex mutex_;
   std::set<std::string, std::less<>> queues_;  // guarded by mutex_

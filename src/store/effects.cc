@@ -148,4 +148,28 @@ Expected<std::vector<Effect>> record_effects(Backend& backend, std::span<const E
   return merge(std::move(effects), std::move(verdicts));
 }
 
+Expected<std::vector<Verdict>> forget_effects(Backend& backend, std::span<const EffectKey> keys,
+                                              Deadline deadline) {
+  if (auto problem = check_items(keys)) return std::unexpected(std::move(*problem));
+  FencedBatch batch = batch_of(backend, "effect", keys);
+  if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
+  return batch.run(
+      [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
+        add_lock(batch, bucket, indices, unit);
+        pg::Params params = batch.fence_params(bucket, indices);
+        params.add_array(pg::Type::text, indices,
+                         [&](std::size_t i) { return std::string_view{keys[i].key}; });
+        unit.add(sql::kEffectsForget, std::move(params));
+      },
+      [&](std::span<const pg::Result> results, Indices indices, bool, std::vector<std::size_t>& acted) {
+        const pg::Result& rows = results.back();
+        for (int row = 0; row < rows.rows(); ++row) {
+          const auto index =
+              find_item(keys, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
+          if (index) acted.push_back(*index);
+        }
+      },
+      deadline);
+}
+
 }  // namespace faultline::store

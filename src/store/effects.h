@@ -9,5 +9,7 @@ namespace faultline::store {
 [[nodiscard]] Expected<std::vector<Effect>> record_effects(Backend& backend,
                                                            std::span<const EffectResult> results,
                                                            Deadline deadline);
+[[nodiscard]] Expected<std::vector<Verdict>> forget_effects(Backend& backend, std::span<const EffectKey> keys,
+                                                            Deadline deadline);
 
 }  // namespace faultline::store

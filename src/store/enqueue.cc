@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -58,6 +59,18 @@ class Shipment {
   }
 
   [[nodiscard]] bool has_keys() const { return !keyed_.empty(); }
+
+  /// Queues that get jobs which are due at once: these are worth announcing.
+  [[nodiscard]] std::set<std::string> due_queues() const {
+    std::set<std::string> queues;
+    std::string_view last;
+    for (const NewJob& job : jobs_) {
+      if (job.queue == last || !due_at_once(job)) continue;
+      queues.insert(job.queue);
+      last = job.queue;
+    }
+    return queues;
+  }
 
   /// All of it as one unit. `resent`: an earlier one may have been committed.
   [[nodiscard]] pg::Unit unit(bool resent) const {
@@ -181,21 +194,6 @@ class Shipment {
   std::map<std::size_t, Sha256> owner_prints_;  // of items whose key belongs to a job that was there
 };
 
-std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
-  std::string_view known_queue;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    auto problem = check_job(jobs[i], backend.limits());
-    if (!problem && jobs[i].queue != known_queue) {
-      problem = backend.check_queue_exists(jobs[i].queue, deadline);
-      known_queue = jobs[i].queue;
-    }
-    if (!problem) continue;
-    if (jobs.size() > 1) problem->message = "job " + std::to_string(i) + " of the batch: " + problem->message;
-    return problem;
-  }
-  return std::nullopt;
-}
-
 /// Jobs on their way through COPY, all in one transaction. Most jobs use no option, and then only six columns
 /// are sent; from the first job that does use one, a second COPY sends all columns.
 class CopyIn {
@@ -203,8 +201,12 @@ class CopyIn {
   /// Gives the next job and its id, or nothing at the end. The job must live until the next call.
   using Source = std::function<const NewJob*(JobId&)>;
 
-  CopyIn(pg::Connection& connection, std::int16_t bucket, Source next, Deadline deadline)
-      : connection_(connection), bucket_(bucket), next_(std::move(next)), deadline_(deadline) {}
+  CopyIn(Backend& backend, pg::Connection& connection, std::int16_t bucket, Source next, Deadline deadline)
+      : backend_(backend),
+        connection_(connection),
+        bucket_(bucket),
+        next_(std::move(next)),
+        deadline_(deadline) {}
 
   /// If the source throws, nothing was copied and the transaction is the caller's to roll back.
   [[nodiscard]] pg::Expected<std::size_t> run() {
@@ -221,6 +223,11 @@ class CopyIn {
   }
 
  private:
+  struct Count {
+    std::int64_t jobs = 0;
+    bool due = false;  // one of them at least, at once
+  };
+
   static bool is_plain(const NewJob& job) {
     return !job.run_at && !job.delay && !job.attempts_max && !job.lease_ttl && !job.run_max &&
            !job.backoff_base && !job.backoff_max && job.tags.empty() && job.encoding == Encoding::json &&
@@ -250,7 +257,14 @@ class CopyIn {
       if (!copied) return std::unexpected(std::move(copied.error()));
       rows += static_cast<std::size_t>(*copied);
     }
-    auto tallied = connection_.exec(sql::kJobsTallyCopied, tally_params(), deadline_);
+    pg::Unit unit;
+    unit.add(sql::kJobsTallyCopied, tally_params());
+    std::set<std::string> due_queues;
+    for (const auto& [queue, count] : counts_) {
+      if (count.due) due_queues.insert(queue);
+    }
+    backend_.announcer().announce(due_queues, Announcer::Commit::at_once, unit);
+    auto tallied = connection_.run(unit, deadline_);
     if (!tallied) return std::unexpected(std::move(tallied.error()));
     return rows;
   }
@@ -273,7 +287,8 @@ class CopyIn {
     rows.add(std::as_bytes(std::span{job.payload})).add(static_cast<std::int16_t>(job.priority));
     if (last_queue_ == nullptr || last_queue_->first != job.queue)
       last_queue_ = &*counts_.try_emplace(job.queue).first;
-    ++last_queue_->second;
+    ++last_queue_->second.jobs;
+    last_queue_->second.due = last_queue_->second.due || due_at_once(job);
     if (!whole_) return;
     rows.add(job.run_at.value_or(now_ + job.delay.value_or(milliseconds{0})));
     rows.add(job.encoding == Encoding::json ? "json" : "bytes").add(to_string(job.delivery));
@@ -291,10 +306,11 @@ class CopyIn {
     params.add(bucket_);
     params.add_array(pg::Type::text, counts_,
                      [](const auto& count) { return std::string_view{count.first}; });
-    params.add_array(pg::Type::int8, counts_, [](const auto& count) { return count.second; });
+    params.add_array(pg::Type::int8, counts_, [](const auto& count) { return count.second.jobs; });
     return params;
   }
 
+  Backend& backend_;
   pg::Connection& connection_;
   std::int16_t bucket_;
   Source next_;
@@ -303,8 +319,8 @@ class CopyIn {
   bool whole_ = false;
   const NewJob* job_ = nullptr;
   JobId id_;
-  std::map<std::string, std::int64_t> counts_;
-  std::pair<const std::string, std::int64_t>* last_queue_ = nullptr;
+  std::map<std::string, Count> counts_;
+  std::pair<const std::string, Count>* last_queue_ = nullptr;
 };
 
 /// The batch by COPY, if that is possible and worth it. Nothing: send it as statements, `resent` if the
@@ -320,7 +336,7 @@ Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Sh
     id = shipment.answer(at).job;
     return &jobs[at++];
   };
-  auto copied = CopyIn{**connection, shipment.answer(0).job.bucket(), next, deadline}.run();
+  auto copied = CopyIn{backend, **connection, shipment.answer(0).job.bucket(), next, deadline}.run();
   if (copied) return true;
   resent = copied.error().code == pg::Errc::outcome_unknown;
   if (resent || copied.error().retryable()) return false;
@@ -328,6 +344,21 @@ Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Sh
 }
 
 }  // namespace
+
+std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
+  std::string_view known_queue;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    auto problem = check_job(jobs[i], backend.limits());
+    if (!problem && jobs[i].queue != known_queue) {
+      problem = backend.check_queue_exists(jobs[i].queue, deadline);
+      known_queue = jobs[i].queue;
+    }
+    if (!problem) continue;
+    if (jobs.size() > 1) problem->message = "job " + std::to_string(i) + " of the batch: " + problem->message;
+    return problem;
+  }
+  return std::nullopt;
+}
 
 Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
   if (auto problem = check_jobs(backend, jobs, deadline)) return std::unexpected(std::move(*problem));
@@ -340,7 +371,9 @@ Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJ
     if (*copied) return shipment.all_created();
   }
   for (;;) {
-    auto results = backend.try_run(shipment.unit(resent), deadline);
+    pg::Unit unit = shipment.unit(resent);
+    backend.announcer().announce(shipment.due_queues(), Announcer::Commit::at_once, unit);
+    auto results = backend.try_run(unit, deadline);
     if (results) return shipment.answers(*results);
     if (results.error().code != pg::Errc::outcome_unknown) {
       Error error = translate(results.error());
@@ -355,10 +388,19 @@ Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJ
 Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& connection,
                                              std::span<const NewJob> jobs, Deadline deadline) {
   if (auto problem = check_jobs(backend, jobs, deadline)) return std::unexpected(std::move(*problem));
+  auto submissions = add_jobs_in(backend, connection, jobs, deadline);
+  if (!submissions) return std::unexpected(translate(submissions.error()));
+  return std::move(*submissions);
+}
+
+pg::Expected<std::vector<Submission>> add_jobs_in(Backend& backend, pg::Connection& connection,
+                                                  std::span<const NewJob> jobs, Deadline deadline) {
   if (jobs.empty()) return std::vector<Submission>{};
   Shipment shipment{backend, jobs};
-  auto results = connection.run(shipment.unit(false), deadline);
-  if (!results) return std::unexpected(translate(results.error()));
+  pg::Unit unit = shipment.unit(false);
+  backend.announcer().announce(shipment.due_queues(), Announcer::Commit::later, unit);
+  auto results = connection.run(unit, deadline);
+  if (!results) return std::unexpected(std::move(results.error()));
   return shipment.answers(*results);
 }
 
@@ -398,7 +440,7 @@ Expected<std::size_t> enqueue_bulk(Backend& backend, const std::function<std::op
   // A million jobs take as long as they take: the stream, not the clock, says when it is over.
   deadline = Deadline::clock::now() + std::chrono::hours{24};
   try {
-    auto copied = CopyIn{**connection, bucket, give, deadline}.run();
+    auto copied = CopyIn{backend, **connection, bucket, give, deadline}.run();
     if (!copied) return std::unexpected(translate(copied.error()));
     return *copied;
   } catch (Refused& refused) {

@@ -9,9 +9,6 @@
 namespace faultline::store {
 namespace {
 
-/// Raised by faultline.still_in_time().
-constexpr std::string_view kLeaseExpiredMeanwhile = "FL001";
-
 /// Larger batches are cut, so that one transaction holds its row locks for a bounded time.
 constexpr std::size_t kGroupMax = 1'000;
 
@@ -99,6 +96,19 @@ Expected<std::vector<Verdict>> FencedBatch::finish(Indices acted, const Act& act
       return std::unexpected(std::move(again.error()));
   }
   return std::move(verdicts_);
+}
+
+Expected<std::vector<std::optional<Verdict>>> FencedBatch::judge_refused(Deadline deadline) {
+  std::vector<std::optional<Verdict>> judged(leases_.size());
+  for (const auto& group : groups_) {
+    std::vector<std::size_t> good = group;
+    if (auto done = judge(good, sent_before_, deadline); !done)
+      return std::unexpected(std::move(done.error()));
+    for (const std::size_t index : group) {
+      if (std::ranges::find(good, index) == good.end()) judged[index] = verdicts_[index];
+    }
+  }
+  return judged;
 }
 
 Expected<void> FencedBatch::run_group(std::vector<std::size_t> rest, const Act& act, const Read& read,

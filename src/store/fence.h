@@ -10,6 +10,9 @@
 
 namespace faultline::store {
 
+/// Raised by faultline.still_in_time().
+inline constexpr std::string_view kLeaseExpiredMeanwhile = "FL001";
+
 /// How every fenced verb runs, so that no verb can forget a part of it:
 ///
 ///   1. Act: one statement changes the rows whose lease is good and names them. It decides by (token, lease
@@ -37,6 +40,7 @@ class FencedBatch {
   void use_lane(Backend::Lane lane) { lane_ = lane; }
   /// The answer of an earlier try was lost.
   void was_sent_before() { sent_before_ = true; }
+  [[nodiscard]] bool sent_before() const { return sent_before_; }
 
   /// The problem with the batch, if it has one: a lease that no claim gave.
   [[nodiscard]] std::optional<Error> check() const;
@@ -44,6 +48,10 @@ class FencedBatch {
   /// The same, for items that a unit of the caller's has been over already: `acted` went through.
   [[nodiscard]] Expected<std::vector<Verdict>> finish(Indices acted, const Act& act, const Read& read,
                                                       Deadline deadline);
+
+  /// Judges items that a transaction of the caller's did not act on. No verdict: the lease is good, and that
+  /// transaction may be tried again.
+  [[nodiscard]] Expected<std::vector<std::optional<Verdict>>> judge_refused(Deadline deadline);
 
   /// The items in order, group by group: (bucket, indices sorted by job).
   [[nodiscard]] const std::vector<std::vector<std::size_t>>& groups() const { return groups_; }

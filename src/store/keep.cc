@@ -12,6 +12,7 @@ std::int16_t bucket_at(int i) { return static_cast<std::int16_t>(i); }
 Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, Deadline deadline) {
   SweepReport report;
   const auto limit = static_cast<std::int64_t>(claims_max);
+  std::set<std::string> due_queues;
   for (int i = 0; i < backend.buckets(); ++i) {
     auto rows = backend.run(sql::kLeasesExpire, pg::Params{}.add(bucket_at(i)).add(limit), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
@@ -26,8 +27,10 @@ Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, De
            .attempt = static_cast<int>(rows->get<std::int64_t>(row, 5)),
            .next_state = parse_job_state(rows->get<std::string_view>(row, 6)).value_or(JobState::available),
            .expired_at = rows->get<DatabaseTime>(row, 7)});
+      if (rows->get<bool>(row, 8)) due_queues.insert(report.expired.back().queue);
     }
   }
+  backend.announce(due_queues, deadline);
   return report;
 }
 

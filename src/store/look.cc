@@ -4,6 +4,7 @@
 #include <map>
 
 #include "sql/statements.h"
+#include "store/by_bucket.h"
 
 namespace faultline::store {
 namespace {
@@ -124,10 +125,33 @@ bool names_a_bucket(const Backend& backend, JobId id) {
   return id.bucket() >= 0 && id.bucket() < backend.buckets();
 }
 
-pg::Params one_job(JobId id) {
-  pg::Params params;
-  params.add(id.bucket()).begin_array(pg::Type::uuid).push(id.value).end_array();
-  return params;
+pg::Params one_job(JobId id) { return id_params(id.bucket(), {id}); }
+
+/// Runs a statement on jobs in each of their buckets, and answers in the order of `ids` with what `read`
+/// makes of a row. The rows' first column is the job.
+template <class T>
+Expected<std::vector<std::optional<T>>> look_up(Backend& backend, const pg::Statement& statement,
+                                                std::span<const JobId> ids, Deadline deadline,
+                                                T (*read)(const pg::Result&, int row)) {
+  std::map<JobId, T> found;
+  for (const auto& [bucket, group] : by_bucket(backend, ids)) {
+    auto rows = backend.run(statement, id_params(bucket, group), deadline);
+    if (!rows) return std::unexpected(std::move(rows.error()));
+    for (int row = 0; row < rows->rows(); ++row) {
+      found.insert_or_assign(JobId{rows->template get<Uuid>(row, 0)}, read(*rows, row));
+    }
+  }
+  std::vector<std::optional<T>> answers;
+  answers.reserve(ids.size());
+  for (const JobId& id : ids) {
+    const auto it = found.find(id);
+    answers.push_back(it == found.end() ? std::nullopt : std::optional{it->second});
+  }
+  return answers;
+}
+
+JobState read_state(const pg::Result& rows, int row) {
+  return parse_job_state(rows.get<std::string_view>(row, 1)).value_or(JobState::available);
 }
 
 /// The statements that together list what a request asks for, in one bucket.
@@ -170,6 +194,16 @@ Expected<std::optional<Job>> find_job(Backend& backend, JobId id, Deadline deadl
   if (!rows) return std::unexpected(std::move(rows.error()));
   if (rows->rows() == 0) return std::nullopt;
   return read_job(*rows, 0);
+}
+
+Expected<std::vector<std::optional<Job>>> find_jobs(Backend& backend, std::span<const JobId> ids,
+                                                    Deadline deadline) {
+  return look_up<Job>(backend, sql::kJobGet, ids, deadline, read_job);
+}
+
+Expected<std::vector<std::optional<JobState>>> find_states(Backend& backend, std::span<const JobId> ids,
+                                                           Deadline deadline) {
+  return look_up<JobState>(backend, sql::kJobsStates, ids, deadline, read_state);
 }
 
 Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Deadline deadline) {

@@ -5,6 +5,12 @@
 namespace faultline::store {
 
 [[nodiscard]] Expected<std::optional<Job>> find_job(Backend& backend, JobId id, Deadline deadline);
+[[nodiscard]] Expected<std::vector<std::optional<Job>>> find_jobs(Backend& backend,
+                                                                  std::span<const JobId> ids,
+                                                                  Deadline deadline);
+[[nodiscard]] Expected<std::vector<std::optional<JobState>>> find_states(Backend& backend,
+                                                                         std::span<const JobId> ids,
+                                                                         Deadline deadline);
 [[nodiscard]] Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Deadline deadline);
 [[nodiscard]] Expected<std::vector<JobSummary>> list_jobs(Backend& backend, const ListRequest& request,
                                                           Deadline deadline);

@@ -1,31 +1,13 @@
 #include "store/operate.h"
 
-#include <algorithm>
 #include <map>
+#include <set>
 
 #include "sql/statements.h"
+#include "store/by_bucket.h"
 
 namespace faultline::store {
 namespace {
-
-/// Job ids by bucket, each once. An id whose bucket does not exist here names no job.
-std::map<std::int16_t, std::vector<JobId>> by_bucket(const Backend& backend, std::span<const JobId> jobs) {
-  std::map<std::int16_t, std::vector<JobId>> groups;
-  for (const JobId& job : jobs) {
-    if (job.bucket() >= 0 && job.bucket() < backend.buckets()) groups[job.bucket()].push_back(job);
-  }
-  for (auto& [bucket, ids] : groups) {
-    std::ranges::sort(ids);
-    ids.erase(std::ranges::unique(ids).begin(), ids.end());
-  }
-  return groups;
-}
-
-pg::Params id_params(std::int16_t bucket, const std::vector<JobId>& jobs) {
-  pg::Params params;
-  params.add(bucket).add_array(pg::Type::uuid, jobs, [](const JobId& job) { return job.value; });
-  return params;
-}
 
 template <class Status>
 std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, Status>& found,
@@ -39,11 +21,12 @@ std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, 
   return statuses;
 }
 
-/// Requeues jobs of one bucket. Returns those that somebody else brought back at the same moment: the next
-/// look finds them live.
+/// Requeues jobs of one bucket, and notes their queues. Returns those that somebody else brought back at the
+/// same moment: the next look finds them live.
 Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
                                           const std::vector<JobId>& ids, std::string_view who,
-                                          std::map<JobId, RequeueStatus>& found, Deadline deadline) {
+                                          std::map<JobId, RequeueStatus>& found,
+                                          std::set<std::string>& due_queues, Deadline deadline) {
   pg::Unit unit;
   unit.add(sql::kLedgerHold, id_params(bucket, ids));
   unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
@@ -57,21 +40,25 @@ Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
   }
   if (!results) return std::unexpected(translate(results.error()));
   std::vector<JobId> taken;
+  const auto note = [&](const pg::Result& rows, int row, RequeueStatus status) {
+    found[JobId{rows.get<Uuid>(row, 0)}] = status;
+    if (status == RequeueStatus::requeued) due_queues.insert(rows.get<std::string>(row, 3));
+  };
   const pg::Result& finished = results->back();
   for (int row = 0; row < finished.rows(); ++row) {
-    const JobId job{finished.get<Uuid>(row, 0)};
     if (finished.get<bool>(row, 1))
-      found[job] = RequeueStatus::token_exhausted;
+      note(finished, row, RequeueStatus::token_exhausted);
     else if (finished.get<bool>(row, 2))
-      found[job] = RequeueStatus::requeued;
+      note(finished, row, RequeueStatus::requeued);
     else
-      taken.push_back(job);
+      taken.emplace_back(finished.get<Uuid>(row, 0));
   }
   const pg::Result& live = (*results)[1];
   for (int row = 0; row < live.rows(); ++row) {
-    found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 1)   ? RequeueStatus::live
-                                           : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
-                                                                    : RequeueStatus::requeued;
+    note(live, row,
+         live.get<bool>(row, 1)   ? RequeueStatus::live
+         : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
+                                  : RequeueStatus::requeued);
   }
   return taken;
 }
@@ -105,13 +92,15 @@ Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const J
                                              std::string_view who, Deadline deadline) {
   if (auto problem = check_name("name of who requeues", who)) return std::unexpected(std::move(*problem));
   std::map<JobId, RequeueStatus> found;
+  std::set<std::string> due_queues;
   for (auto& [bucket, ids] : by_bucket(backend, jobs)) {
     while (!ids.empty()) {
-      auto taken = requeue_some(backend, bucket, ids, who, found, deadline);
+      auto taken = requeue_some(backend, bucket, ids, who, found, due_queues, deadline);
       if (!taken) return std::unexpected(std::move(taken.error()));
       ids = std::move(*taken);
     }
   }
+  backend.announce(due_queues, deadline);
   return in_order(jobs, found, RequeueStatus::not_found);
 }
 
@@ -135,6 +124,9 @@ Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSet
     params.add(ms64(settings.retention)).add(ms64(settings.key_retention));
     unit.add(sql::kQueuesSet, std::move(params));
   }
+  // What waited while the queue was paused or full may go on now.
+  const bool opens = settings.paused == false || settings.running_max;
+  if (opens) backend.announcer().announce({std::string{name}}, Announcer::Commit::at_once, unit);
   if (auto set = backend.run(unit, deadline); !set) return std::unexpected(std::move(set.error()));
   backend.remember_queue(name);
   return {};

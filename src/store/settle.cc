@@ -1,6 +1,7 @@
 #include "store/settle.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sql/statements.h"
 
@@ -69,72 +70,69 @@ void read_named(const FencedBatch& batch, std::span<const pg::Result> results, I
   }
 }
 
-/// Settlements of one kind of verb, ready to be sent.
-class SettleBatch {
- public:
-  SettleBatch(Backend& backend, std::span<const Settlement> settlements)
-      : settlements_(settlements),
-        batch_(backend, settlements.empty() ? "settle" : verb_of(settlements.front().outcome),
-               leases_of(settlements, [](const Settlement& s) { return s.lease; })) {
-    std::vector<std::string_view> outcomes;
-    outcomes.reserve(settlements.size());
-    for (const Settlement& settlement : settlements) outcomes.push_back(to_string(settlement.outcome.kind));
-    batch_.expect_outcomes(std::move(outcomes));
-  }
+}  // namespace
 
-  FencedBatch& fenced() { return batch_; }
+SettleBatch::SettleBatch(Backend& backend, std::span<const Settlement> settlements)
+    : settlements_(settlements),
+      batch_(backend, settlements.empty() ? "settle" : verb_of(settlements.front().outcome),
+             leases_of(settlements, [](const Settlement& s) { return s.lease; })) {
+  std::vector<std::string_view> outcomes;
+  outcomes.reserve(settlements.size());
+  for (const Settlement& settlement : settlements) outcomes.push_back(to_string(settlement.outcome.kind));
+  batch_.expect_outcomes(std::move(outcomes));
+}
 
-  void act(std::int16_t bucket, Indices indices, pg::Unit& unit) const {
-    const auto outcome = [&](std::size_t i) -> const Outcome& { return settlements_[i].outcome; };
-    const auto error = [&](std::size_t i) -> std::optional<std::string> {
-      return outcome(i).error ? std::optional{storable_text(*outcome(i).error)} : std::nullopt;
-    };
-    pg::Params params = batch_.fence_params(bucket, indices);
-    const auto has = [&](auto member) {
-      return std::ranges::any_of(indices, [&](std::size_t i) { return (outcome(i).*member).has_value(); });
-    };
-    if (finishes(outcome(indices.front()))) {
-      params.add(outcome(indices.front()).kind == Outcome::Kind::succeeded);
-      // Most jobs give no result, and then nothing is sent.
-      if (has(&Outcome::result)) {
-        params.begin_array(pg::Type::bytea);
-        for (const std::size_t i : indices) {
-          if (outcome(i).result)
-            params.push(std::as_bytes(std::span{*outcome(i).result}));
-          else
-            params.push_null();
-        }
-        params.end_array();
-      } else {
-        params.add_null(pg::Type::bytea_array);
+void SettleBatch::act(std::int16_t bucket, Indices indices, pg::Unit& unit) const {
+  const auto outcome = [&](std::size_t i) -> const Outcome& { return settlements_[i].outcome; };
+  const auto error = [&](std::size_t i) -> std::optional<std::string> {
+    return outcome(i).error ? std::optional{storable_text(*outcome(i).error)} : std::nullopt;
+  };
+  pg::Params params = batch_.fence_params(bucket, indices);
+  const auto has = [&](auto member) {
+    return std::ranges::any_of(indices, [&](std::size_t i) { return (outcome(i).*member).has_value(); });
+  };
+  if (finishes(outcome(indices.front()))) {
+    params.add(outcome(indices.front()).kind == Outcome::Kind::succeeded);
+    // Most jobs give no result, and then nothing is sent.
+    if (has(&Outcome::result)) {
+      params.begin_array(pg::Type::bytea);
+      for (const std::size_t i : indices) {
+        if (outcome(i).result)
+          params.push(std::as_bytes(std::span{*outcome(i).result}));
+        else
+          params.push_null();
       }
-      if (has(&Outcome::error))
-        params.add_array(pg::Type::text, indices, error);
-      else
-        params.add_null(pg::Type::text_array);
-      unit.add(sql::kJobsFinish, std::move(params));
+      params.end_array();
     } else {
-      params.add_array(pg::Type::text, indices, [&](std::size_t i) { return to_string(outcome(i).kind); });
+      params.add_null(pg::Type::bytea_array);
+    }
+    if (has(&Outcome::error))
       params.add_array(pg::Type::text, indices, error);
-      params.add_array(pg::Type::int8, indices, [&](std::size_t i) -> std::optional<std::int64_t> {
-        return outcome(i).delay ? std::optional<std::int64_t>{outcome(i).delay->count()} : std::nullopt;
-      });
-      unit.add(sql::kJobsReturn, std::move(params));
+    else
+      params.add_null(pg::Type::text_array);
+    unit.add(sql::kJobsFinish, std::move(params));
+  } else {
+    params.add_array(pg::Type::text, indices, [&](std::size_t i) { return to_string(outcome(i).kind); });
+    params.add_array(pg::Type::text, indices, error);
+    params.add_array(pg::Type::int8, indices, [&](std::size_t i) -> std::optional<std::int64_t> {
+      return outcome(i).delay ? std::optional<std::int64_t>{outcome(i).delay->count()} : std::nullopt;
+    });
+    unit.add(sql::kJobsReturn, std::move(params));
+  }
+}
+
+void SettleBatch::read(std::span<const pg::Result> results, Indices indices,
+                       std::vector<std::size_t>& acted) {
+  read_named(batch_, results, indices, acted);
+  if (finishes(settlements_.front().outcome)) return;
+  for (const pg::Result& rows : results) {
+    for (int row = 0; row < rows.rows(); ++row) {
+      if (rows.get<bool>(row, 2)) due_queues_.insert(rows.get<std::string>(row, 1));
     }
   }
+}
 
-  void read(std::span<const pg::Result> results, Indices indices, std::vector<std::size_t>& acted) const {
-    read_named(batch_, results, indices, acted);
-  }
-
- private:
-  std::span<const Settlement> settlements_;
-  FencedBatch batch_;
-};
-
-/// A settlement that was refused because its job is to be cancelled shows that the worker is done with it:
-/// the job ends now as cancelled, instead of when the lease runs out. If that fails, the lease runs out.
-void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline);
+namespace {
 
 Expected<std::vector<Verdict>> run_batch(Backend& backend, SettleBatch& batch, Deadline deadline,
                                          std::optional<std::vector<std::size_t>> acted = std::nullopt) {
@@ -145,10 +143,13 @@ Expected<std::vector<Verdict>> run_batch(Backend& backend, SettleBatch& batch, D
                                      std::vector<std::size_t>& done) { batch.read(results, indices, done); };
   auto verdicts =
       acted ? batch.fenced().finish(*acted, act, read, deadline) : batch.fenced().run(act, read, deadline);
+  backend.announce(batch.due_queues(), deadline);
   if (!verdicts) return verdicts;
   carry_out_cancellations(backend, batch.fenced(), deadline);
   return verdicts;
 }
+
+}  // namespace
 
 void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline) {
   std::vector<Settlement> endings;
@@ -159,6 +160,8 @@ void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadl
   SettleBatch batch{backend, endings};
   static_cast<void>(run_batch(backend, batch, deadline));
 }
+
+namespace {
 
 /// The problem with settlements, if there is one.
 std::optional<Error> check_settlements(const Backend& backend, std::span<const Settlement> settlements) {
@@ -239,7 +242,7 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
         look_further = backend.buckets() > 1 || claimed == Claims::Next::look_again;
       } else if (results.error().code == pg::Errc::outcome_unknown) {
         batch.fenced().was_sent_before();
-      } else if (results.error().sqlstate != "FL001") {
+      } else if (results.error().sqlstate != kLeaseExpiredMeanwhile) {
         return std::unexpected(translate(results.error()));
       }
       auto verdicts = run_batch(backend, batch, deadline, std::move(acted));

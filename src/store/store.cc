@@ -10,6 +10,7 @@
 #include "store/look.h"
 #include "store/operate.h"
 #include "store/settle.h"
+#include "store/transaction.h"
 
 namespace faultline {
 
@@ -55,7 +56,12 @@ Expected<Submission> Store::enqueue(const NewJob& job) {
 }
 
 Expected<std::vector<Submission>> Store::enqueue_in(void* pg_connection, std::span<const NewJob> jobs) {
+  const Error no_transaction{.code = ErrorCode::invalid_argument,
+                             .message = "the connection has no open transaction",
+                             .hint = "BEGIN one first; a job that needs none is added with enqueue"};
+  if (pg_connection == nullptr) return std::unexpected(no_transaction);
   pg::Connection connection = pg::Connection::borrow(static_cast<pg_conn*>(pg_connection));
+  if (!connection.in_transaction()) return std::unexpected(no_transaction);
   return store::enqueue_in(*impl_->backend, connection, jobs, impl_->backend->deadline());
 }
 
@@ -96,12 +102,20 @@ Expected<std::vector<std::optional<Outcome::Kind>>> Store::resolve(std::span<con
   return store::resolve(*impl_->backend, leases, impl_->backend->deadline());
 }
 
+Expected<Verdict> Store::transact(const Lease& lease, const std::function<Outcome(Transaction&)>& body) {
+  return store::transact(*impl_->backend, impl_->claims, lease, body);
+}
+
 Expected<std::vector<Effect>> Store::begin_effects(std::span<const EffectKey> keys) {
   return store::begin_effects(*impl_->backend, keys, impl_->backend->deadline());
 }
 
 Expected<std::vector<Effect>> Store::record_effects(std::span<const EffectResult> results) {
   return store::record_effects(*impl_->backend, results, impl_->backend->deadline());
+}
+
+Expected<std::vector<Verdict>> Store::forget_effects(std::span<const EffectKey> keys) {
+  return store::forget_effects(*impl_->backend, keys, impl_->backend->deadline());
 }
 
 Expected<SweepReport> Store::expire_leases(std::size_t claims_max) {
@@ -141,6 +155,14 @@ Expected<void> Store::set_paused(std::string_view queue, bool paused) {
 
 Expected<std::optional<Job>> Store::job(JobId id) {
   return store::find_job(*impl_->backend, id, impl_->backend->deadline());
+}
+
+Expected<std::vector<std::optional<Job>>> Store::jobs(std::span<const JobId> ids, Deadline until) {
+  return store::find_jobs(*impl_->backend, ids, std::min(until, impl_->backend->deadline()));
+}
+
+Expected<std::vector<std::optional<JobState>>> Store::states(std::span<const JobId> ids, Deadline until) {
+  return store::find_states(*impl_->backend, ids, std::min(until, impl_->backend->deadline()));
 }
 
 Expected<std::optional<JobHistory>> Store::history(JobId id) {

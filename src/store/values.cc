@@ -62,6 +62,7 @@ constexpr std::array kCodes = {
     std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
     std::pair{ErrorCode::payload_invalid, std::string_view{"payload_invalid"}},
     std::pair{ErrorCode::unknown_queue, std::string_view{"unknown_queue"}},
+    std::pair{ErrorCode::timed_out, std::string_view{"timed_out"}},
     std::pair{ErrorCode::unavailable, std::string_view{"unavailable"}},
     std::pair{ErrorCode::outcome_unknown, std::string_view{"outcome_unknown"}},
     std::pair{ErrorCode::wrong_schema, std::string_view{"wrong_schema"}},

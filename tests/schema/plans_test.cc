@@ -65,7 +65,8 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
        {{"jobs_pkey", {"bucket", "id"}, ""}, {"jobs_due", {"bucket", "queue", "priority"}, "run_at"}}},
       {"ledger", {{"ledger_pkey", {"bucket", "job_id"}, ""}}},
       {"idempotency_keys", {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""}}},
-      {"effects", {{"effects_pkey", {"bucket", "job_id", "key"}, ""}}},
+      // A job has few effects.
+      {"effects", {{"effects_pkey", {"bucket", "job_id"}, ""}}},
       {"queues", {{"queues_pkey", {"bucket", "name"}, ""}}},
       {"tallies", {{"tallies_of_queue", {"bucket", "queue"}, ""}}},
       // The watchdog walks the grants that are ripe.
@@ -128,8 +129,11 @@ const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_w
       {sql::kJobsRequeueFinished, {"ledger", "idempotency_keys"}},
       {sql::kJobsKnown, {"jobs", "ledger"}},
       {sql::kJobGet, {"jobs", "ledger"}},
+      {sql::kJobsStates, {"jobs", "ledger"}},
       {sql::kEffectsBegin, {"jobs", "effects"}},
       {sql::kEffectsRecord, {"jobs", "effects"}},
+      {sql::kEffectsForget, {"jobs", "effects"}},
+      {sql::kLeasesPeek, {"jobs"}},
       {sql::kJobsEnqueue, {}},
       {sql::kJobsEnqueueKeyed, {"idempotency_keys"}},
       {sql::kKeysTake, {}},

@@ -188,6 +188,30 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
          return word_for(s.record_effects({&result, 1}));
        },
        "owner worker"},
+      {"forget an effect",
+       [&](Store& s) {
+         const EffectKey key{.lease = lease(), .key = "k"};
+         must(store_.begin_effects({&key, 1}));
+         return word_for(s.forget_effects({&key, 1}));
+       },
+       "owner worker"},
+      {"a fenced transaction",
+       [&](Store& s) {
+         return word_for(s.transact(lease(), [](Transaction&) { return Outcome::success(); }));
+       },
+       "owner worker"},
+      {"a fenced transaction that returns the job and adds another",
+       [&](Store& s) {
+         try {
+           return word_for(s.transact(lease(), [](Transaction& tx) {
+             tx.enqueue({.kind = "test"});
+             return Outcome::snooze(ms{1});
+           }));
+         } catch (const SqlError& error) {
+           return error.sqlstate() == "42501" ? std::string{"denied"} : error.what();
+         }
+       },
+       "owner worker"},
       {"sweep",
        [&](Store& s) {
          lease();

@@ -1,19 +1,17 @@
 // The connection is cut where it hurts: after the server has committed and before anybody was told, or before
 // the server got the request. What the caller is told must be true, and nothing may happen twice.
 
-#include <filesystem>
 #include <functional>
 #include <set>
 #include <thread>
 
 #include "pg/wire_proxy.h"
 #include "store/fixture.h"
+#include "store/unreachable.h"
 #include "support/process.h"
 
 namespace faultline::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// `far_` reaches the database through a wire that can be cut; `store_` and `sql_` reach it directly.
 class LostAnswerTest : public StoreTest {
@@ -35,23 +33,6 @@ class LostAnswerTest : public StoreTest {
     const Settlement settlement{.lease = lease, .outcome = std::move(outcome)};
     return must(far_.settle({&settlement, 1})).at(0);
   }
-
-  /// No new connection comes through, until the guard ends; open ones go on.
-  class Unreachable {
-   public:
-    explicit Unreachable(const WireProxy& proxy)
-        : socket_(fs::path{DsnParts{proxy.dsn()}.get("host", "")} / ".s.PGSQL.5432"),
-          away_(socket_.string() + ".away") {
-      fs::rename(socket_, away_);
-    }
-    Unreachable(const Unreachable&) = delete;
-    Unreachable& operator=(const Unreachable&) = delete;
-    ~Unreachable() { fs::rename(away_, socket_); }
-
-   private:
-    fs::path socket_;
-    fs::path away_;
-  };
 
   std::int64_t ledger_rows() { return number("SELECT count(*) FROM faultline.ledger"); }
   std::int64_t evidence_rows() { return number("SELECT count(*) FROM faultline.stale_writes"); }

@@ -1,0 +1,141 @@
+#include "faultline/event.h"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <ostream>
+
+namespace faultline {
+namespace {
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          std::array<char, 8> escape{};
+          std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
+          out += escape.data();
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append_json_field(std::string& out, std::string_view name, std::string_view value) {
+  out += out.size() > 1 ? "," : "";
+  append_json_string(out, name);
+  out += ':';
+  append_json_string(out, value);
+}
+
+void append_json_number(std::string& out, std::string_view name, std::int64_t value) {
+  out += out.size() > 1 ? "," : "";
+  append_json_string(out, name);
+  out += ':';
+  out += std::to_string(value);
+}
+
+/// 2026-01-31T12:00:00.123Z
+std::string to_text(std::chrono::system_clock::time_point at) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(at);
+  const auto millis =
+      std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count() % 1'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 40> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data() + length, text.size() - length, ".%03dZ", static_cast<int>(millis));
+  return text.data();
+}
+
+/// Text in a line for people: control characters cannot break out of the line.
+void append_plain(std::string& out, std::string_view text) {
+  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+}
+
+EventSink line_sink(std::ostream& out, Severity at_least, std::string (*format)(const Event&)) {
+  return [&out, at_least, format, mutex = std::make_shared<std::mutex>()](const Event& event) {
+    if (event.severity < at_least) return;
+    std::string line = format(event);
+    line += '\n';
+    const std::lock_guard lock{*mutex};
+    out << line << std::flush;
+  };
+}
+
+}  // namespace
+
+std::string_view to_string(Severity severity) {
+  switch (severity) {
+    case Severity::debug:
+      return "debug";
+    case Severity::info:
+      return "info";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
+  }
+  return "error";
+}
+
+std::string to_json_line(const Event& event) {
+  std::string out = "{";
+  append_json_field(out, "at", to_text(event.at));
+  append_json_field(out, "severity", to_string(event.severity));
+  append_json_field(out, "event", event.name);
+  if (!event.worker.empty()) append_json_field(out, "worker", event.worker);
+  if (event.job) append_json_field(out, "job", event.job->to_string());
+  if (event.token) append_json_number(out, "token", event.token->value);
+  if (!event.queue.empty()) append_json_field(out, "queue", event.queue);
+  if (!event.kind.empty()) append_json_field(out, "kind", event.kind);
+  if (event.attempt > 0) append_json_number(out, "attempt", event.attempt);
+  for (const auto& [name, value] : event.fields) append_json_field(out, name, value);
+  out += '}';
+  return out;
+}
+
+std::string to_text_line(const Event& event) {
+  std::string out = to_text(event.at);
+  out += ' ';
+  out += to_string(event.severity);
+  out += ' ';
+  out += event.name;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    out += ' ';
+    out += name;
+    out += '=';
+    append_plain(out, value);
+  };
+  if (!event.worker.empty()) add("worker", event.worker);
+  if (event.job) add("job", event.job->to_string());
+  if (event.token) add("token", std::to_string(event.token->value));
+  if (!event.queue.empty()) add("queue", event.queue);
+  if (!event.kind.empty()) add("kind", event.kind);
+  if (event.attempt > 0) add("attempt", std::to_string(event.attempt));
+  for (const auto& [name, value] : event.fields) add(name, value);
+  return out;
+}
+
+EventSink json_lines(std::ostream& out, Severity at_least) { return line_sink(out, at_least, to_json_line); }
+EventSink text_lines(std::ostream& out, Severity at_least) { return line_sink(out, at_least, to_text_line); }
+
+}  // namespace faultline

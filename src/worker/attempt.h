@@ -1,0 +1,168 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "faultline/handler.h"
+#include "faultline/job.h"
+
+namespace faultline::worker {
+
+using Clock = std::chrono::steady_clock;
+
+class Batch;
+
+/// A claimed job, from the claim to the end of its settlement. Its deadline is this process's monotonic
+/// clock at the moment before the claim, or the last renewal, was sent, plus the TTL: past it the database
+/// has certainly let the lease run out.
+///
+/// Who answers for it is decided by its state, once: a slot that begins it or finishes it, or somebody who
+/// takes it away from the slots (a drain, a lost lease). Thread-safe where members are atomic.
+class Attempt {
+ public:
+  Attempt(ClaimedJob claimed, std::size_t in_lane, Clock::time_point claim_sent_at, Batch& in)
+      : job(std::move(claimed)), lane(in_lane), claimed_at(claim_sent_at), batch(in) {
+    renew(claim_sent_at, job.lease_ttl);
+  }
+
+  const ClaimedJob job;
+  const std::size_t lane;
+  const Clock::time_point claimed_at;
+  Batch& batch;
+
+  // The right to answer. Each of these succeeds once, and for one caller.
+
+  [[nodiscard]] bool begin() { return change(State::waiting, State::running); }
+  [[nodiscard]] bool take_away() { return change(State::waiting, State::answered); }
+  [[nodiscard]] bool answer() { return change(State::running, State::answered); }
+  [[nodiscard]] bool is_waiting() const { return state_.load() == State::waiting; }
+  [[nodiscard]] bool is_running() const { return state_.load() == State::running; }
+
+  // The lease.
+
+  void renew(Clock::time_point sent_at, std::chrono::milliseconds good_for) {
+    beaten_at_.store(sent_at.time_since_epoch().count());
+    Clock::time_point until = sent_at + good_for;
+    if (const auto limit = run_limit()) until = std::min(until, *limit);
+    auto old = deadline_.load();
+    while (old < until.time_since_epoch().count() &&
+           !deadline_.compare_exchange_weak(old, until.time_since_epoch().count())) {
+    }
+  }
+  [[nodiscard]] Clock::time_point deadline() const {
+    return Clock::time_point{Clock::duration{deadline_.load()}};
+  }
+  [[nodiscard]] Clock::time_point beaten_at() const {
+    return Clock::time_point{Clock::duration{beaten_at_.load()}};
+  }
+  [[nodiscard]] std::optional<Clock::time_point> run_limit() const {
+    if (!job.run_max) return std::nullopt;
+    return claimed_at + *job.run_max;
+  }
+
+  // The handler's stop token.
+
+  /// True for the first caller with this reason. A lost lease outranks all else.
+  bool stop(StopReason reason) {
+    StopReason old = reason_.load();
+    do {
+      if (old == reason || old == StopReason::lease_lost ||
+          (old != StopReason::none && reason == StopReason::draining))
+        return false;
+    } while (!reason_.compare_exchange_weak(old, reason));
+    stop_.request_stop();
+    return true;
+  }
+  bool cancel(std::string reason) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (cancel_reason_.empty()) cancel_reason_ = std::move(reason);
+    }
+    return stop(StopReason::cancelled);
+  }
+  /// Ends the attempt as the database's cancellation asks for.
+  [[nodiscard]] Outcome cancellation() const {
+    const std::lock_guard lock{mutex_};
+    Outcome outcome{.kind = Outcome::Kind::cancelled};
+    if (!cancel_reason_.empty()) outcome.error = cancel_reason_;
+    return outcome;
+  }
+  [[nodiscard]] StopReason stop_reason() const { return reason_.load(); }
+  [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
+
+  // A heartbeat, say, that meets the job's own settlement on the way would be refused, and leave evidence of
+  // a stale write that was none. So a fenced call enters first, and a settlement is sent when nobody is in.
+
+  /// False when the settlement is on its way.
+  [[nodiscard]] bool enter() {
+    int guests = guests_.load();
+    while (guests >= 0) {
+      if (guests_.compare_exchange_weak(guests, guests + 1)) return true;
+    }
+    return false;
+  }
+  void leave() {
+    guests_.fetch_sub(1);
+    guests_.notify_all();
+  }
+  [[nodiscard]] bool try_close() {
+    int nobody = 0;
+    return guests_.compare_exchange_strong(nobody, kClosed);
+  }
+  void close() {
+    while (!try_close()) {
+      if (const int guests = guests_.load(); guests > 0) guests_.wait(guests);
+    }
+  }
+  void reopen() { guests_.store(0); }
+
+ private:
+  enum class State { waiting, running, answered };
+  static constexpr int kClosed = -1;
+
+  bool change(State from, State to) { return state_.compare_exchange_strong(from, to); }
+
+  std::atomic<State> state_{State::waiting};
+  std::atomic<StopReason> reason_{StopReason::none};
+  std::atomic<Clock::rep> beaten_at_{0};
+  std::atomic<Clock::rep> deadline_{0};
+  std::atomic<int> guests_{0};
+  std::stop_source stop_;
+  mutable std::mutex mutex_;
+  std::string cancel_reason_;  // guarded by mutex_
+};
+
+/// The jobs of one claim. Kept as long as one of them is not over, so that a claim costs one allocation or
+/// few.
+class Batch {
+ public:
+  std::deque<Attempt> attempts;
+  /// Who holds its attempts: once each until its answer is written, and once until no slot has it any more.
+  /// The board's to change.
+  std::size_t holds = 0;
+};
+
+/// Holds an attempt's settlement back while a fenced call is under way.
+class Visit {
+ public:
+  explicit Visit(Attempt& attempt) : attempt_(attempt), inside_(attempt.enter()) {}
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  ~Visit() {
+    if (inside_) attempt_.leave();
+  }
+  explicit operator bool() const { return inside_; }
+
+ private:
+  Attempt& attempt_;
+  bool inside_;
+};
+
+}  // namespace faultline::worker

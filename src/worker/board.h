@@ -1,0 +1,189 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "faultline/worker.h"
+#include "worker/lane.h"
+
+namespace faultline::worker {
+
+/// An attempt's outcome on its way to the database.
+struct Answer {
+  Attempt* attempt = nullptr;
+  Outcome outcome;
+  bool maybe_committed = false;  ///< an earlier try ended without an answer: ask the ledger first
+};
+
+/// The one thing that all parts of a worker share: which jobs are in hand, which wait for a slot, which
+/// outcomes wait to be written, and what is to be done next. It knows no database and no handler; it only
+/// decides.
+///
+/// Slots take jobs and bring outcomes, pumps take outcomes and bring jobs. Thread-safe.
+class Board {
+ public:
+  struct Options {
+    std::vector<QueueShare> queues;
+    std::size_t slots = 1;
+    std::size_t prefetch_max = 0;
+    std::chrono::milliseconds poll_max{};
+  };
+
+  explicit Board(const Options& options);
+
+  // For slots.
+
+  struct Finished {
+    Attempt* attempt = nullptr;
+    bool answered = false;                  ///< by this slot; else somebody took the attempt away from it
+    std::optional<Outcome> outcome{};       ///< if answered; absent: there is nothing to be written
+    std::optional<Clock::duration> took{};  ///< if it ran
+  };
+  /// Where a slot puts what it has finished of the jobs that it took. If it takes long over one of them the
+  /// board fetches the others: nobody's outcome waits for another's handler.
+  class Tray {
+   public:
+    explicit Tray(Board& board);
+    Tray(const Tray&) = delete;
+    Tray& operator=(const Tray&) = delete;
+    ~Tray();
+
+    void put(Finished finished) {
+      const std::lock_guard lock{mutex_};
+      finished_.push_back(std::move(finished));
+    }
+
+   private:
+    friend class Board;
+
+    Board& board_;
+    std::optional<std::size_t> lane_{};  ///< of the jobs that the slot has; the board's, as is the next
+    std::size_t left_ = 0;               ///< jobs that the board has not got back
+    std::mutex mutex_;                   // comes behind the board's
+    std::vector<Finished> finished_;     // guarded by mutex_
+  };
+  /// Takes back all the jobs that the slot had, then waits for more. False: there will be none.
+  [[nodiscard]] bool next_jobs(Tray& tray, std::vector<Attempt*>& jobs);
+
+  // For pumps.
+
+  struct Claim {
+    std::size_t lane = 0;
+    std::string_view queue{};
+    std::size_t limit = 0;
+  };
+  struct Work {
+    std::vector<Answer> answers;
+    std::optional<Claim> claim;
+  };
+  /// Waits for something to be due: outcomes to write, jobs to claim, or both. False: it is all over.
+  [[nodiscard]] bool next_work(Work& work);
+  void claimed(const Claim& claim, std::vector<ClaimedJob> jobs, Clock::time_point sent_at);
+  void claim_failed(const Claim& claim);
+  /// Written, or refused: the attempts are over.
+  void settled(const std::vector<Answer>& answers, std::size_t committed);
+  void put_back(std::vector<Answer> answers);
+  /// The database does not answer: no work is given out for a while, longer each time. True: this is new.
+  [[nodiscard]] bool rest();
+  /// It answers: work goes on at once. True: this is new.
+  [[nodiscard]] bool go_on();
+
+  // For whoever takes an attempt away from the slots, or settles it by itself.
+
+  /// The attempt's outcome, from somebody who had the right to answer.
+  void answer(Attempt& attempt, Outcome outcome);
+  /// The attempt is over, without a word to the database.
+  void drop(Attempt& attempt);
+
+  // For the heartbeater and the guard.
+
+  [[nodiscard]] std::vector<std::shared_ptr<Batch>> batches() const;
+  /// Called, under no lock, with every new batch.
+  std::function<void(const Batch&)> on_new_batch;
+  /// A fenced call is over that may have held a settlement back.
+  void visits_over();
+
+  // For the listener.
+
+  void announced(std::string_view queue);
+  void announced_all();
+
+  // Drain.
+
+  /// No more claims. What is claimed at this moment comes back as an answer to release it.
+  void stop_claiming();
+  [[nodiscard]] bool claims_stopped() const;
+  /// Jobs released since then, by whomever.
+  [[nodiscard]] std::size_t given_back() const;
+  /// Fetches what slots have finished, also those that are stuck.
+  void fetch_finished();
+  /// Until no handler runs, or `until`, or `hurry()`. True: none runs.
+  [[nodiscard]] bool wait_for_handlers(Clock::time_point until);
+  void hurry();
+  /// Until every answer is written, or `until`. Returns how many are not.
+  [[nodiscard]] std::size_t wait_for_answers(Clock::time_point until);
+  /// Slots and pumps go home.
+  void close();
+
+  [[nodiscard]] WorkerStats stats() const;
+  void count_stale(std::size_t stale);
+
+ private:
+  struct Due {
+    bool now = false;
+    std::optional<std::size_t> lane{};  ///< to claim from
+    std::size_t limit = 0;
+    Clock::time_point wake{};  ///< when to look again if not now
+  };
+  [[nodiscard]] Due due(Clock::time_point now) const;
+  [[nodiscard]] std::optional<std::size_t> lane_to_claim(Clock::time_point now, bool along,
+                                                         std::size_t& limit, Clock::time_point& wake) const;
+  [[nodiscard]] std::size_t wanted(const Lane& lane, Clock::time_point now) const;
+  [[nodiscard]] Lane* lane_to_run(std::vector<std::shared_ptr<Batch>>& gone);
+  void take_finished(Tray& tray, std::vector<std::shared_ptr<Batch>>& gone);
+  /// Fetches what slots have finished that have not come back for some time.
+  void fetch_finished(Clock::time_point now, std::vector<std::shared_ptr<Batch>>& gone);
+  void take_answers(std::vector<Answer>& answers);
+  /// One of those who hold the attempt lets go. A batch that nobody holds is moved to `gone`, to be
+  /// destroyed behind the lock.
+  void let_go(Attempt& attempt, std::vector<std::shared_ptr<Batch>>& gone);
+  void add_answer(Attempt& attempt, Outcome outcome, Clock::time_point now);
+  void wake_pump_if_due();
+  [[nodiscard]] std::size_t waiting() const;
+  [[nodiscard]] std::size_t running() const;
+
+  const std::size_t slots_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable slots_changed_;
+  std::condition_variable pumps_changed_;
+  std::condition_variable drained_;
+  std::vector<Lane> lanes_;
+  std::vector<std::shared_ptr<Batch>> batches_;
+  std::vector<Tray*> trays_;
+  Clock::time_point fetch_at_ = Clock::time_point::max();
+  std::vector<Answer> answers_;
+  Clock::time_point oldest_answer_{};
+  std::size_t answers_on_their_way_ = 0;
+  std::size_t idle_pumps_ = 0;
+  Clock::time_point pump_wakes_at_ = Clock::time_point::max();  ///< an idle one, by itself, at the latest
+  double virtual_time_ = 0;
+  std::size_t idle_slots_ = 0;
+  bool claiming_ = true;
+  std::size_t given_back_ = 0;
+  bool hurried_ = false;
+  bool closed_ = false;
+  Clock::time_point rest_until_{};
+  std::chrono::milliseconds rest_{};
+  std::minstd_rand jitter_{std::random_device{}()};
+  WorkerStats stats_;
+};
+
+}  // namespace faultline::worker

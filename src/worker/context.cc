@@ -1,0 +1,217 @@
+#include "worker/context.h"
+
+#include <stdexcept>
+#include <thread>
+
+namespace faultline {
+
+using worker::Clock;
+using worker::Visit;
+
+std::string_view to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::none:
+      return "none";
+    case StopReason::lease_lost:
+      return "lease_lost";
+    case StopReason::cancelled:
+      return "cancelled";
+    case StopReason::run_max:
+      return "run_max";
+    case StopReason::draining:
+      return "draining";
+  }
+  return "none";
+}
+
+EffectUnknown::EffectUnknown(std::string key, UnknownEffect effect)
+    : effect_(std::move(effect)),
+      text_("the effect \"" + std::move(key) + "\" was begun under token " +
+            std::to_string(effect_.begun_under.value) +
+            " and never recorded, so it may have happened; look for " + effect_.id +
+            " on the other side, or give once() a function that does") {}
+
+// What the handler calls.
+
+const ClaimedJob& Context::job() const { return impl_.attempt().job; }
+Clock::time_point Context::deadline() const { return impl_.attempt().deadline(); }
+std::stop_token Context::stop_token() const { return impl_.attempt().stop_token(); }
+StopReason Context::stop_reason() const { return impl_.attempt().stop_reason(); }
+
+void Context::throw_if_stopped() const {
+  if (const StopReason reason = stop_reason(); reason != StopReason::none) throw Stopped{reason};
+}
+
+void Context::progress(double fraction, std::string_view note) { impl_.progress(fraction, note); }
+void Context::extend(std::chrono::milliseconds at_least) { impl_.extend(at_least); }
+void Context::check_fence() { impl_.check_fence(); }
+
+void Context::log(std::string_view message, std::vector<std::pair<std::string, std::string>> fields) {
+  log(Severity::info, message, std::move(fields));
+}
+
+void Context::log(Severity severity, std::string_view message,
+                  std::vector<std::pair<std::string, std::string>> fields) {
+  fields.emplace(fields.begin(), "message", message);
+  impl_.log().tell(severity, "handler_log", job(), std::move(fields));
+}
+
+void Context::commit_with(const std::function<Outcome(Transaction&)>& body) { impl_.commit(body); }
+
+std::string Context::once_with(std::string_view key, const Step& step, Unknown unknown,
+                               const Reconcile& reconcile) {
+  return impl_.once(key, step, unknown, reconcile);
+}
+
+std::string Context::effect_id(std::string_view key) const {
+  return job().lease.job.to_string() + "/" + std::string{key};
+}
+
+// Behind it.
+
+namespace {
+
+[[noreturn]] void failed(Error error) { throw StoreError{std::move(error)}; }
+
+/// Of a call that comes when the attempt's outcome is on its way: from a thread that outlived its handler.
+LeaseLost too_late() { return LeaseLost{{.reason = StaleReason::already_settled}}; }
+
+}  // namespace
+
+void Context::Impl::refused(std::string_view verb, const Stale& stale) {
+  worker::Log::Fields fields = worker::fields_of(stale);
+  fields.insert(fields.begin(), {"verb", std::string{verb}});
+  log_.tell(Severity::warning, "stale_write_blocked", attempt_.job, std::move(fields));
+  if (stale.reason == StaleReason::cancelled) {
+    attempt_.cancel("");
+    throw Stopped{StopReason::cancelled};
+  }
+  attempt_.stop(StopReason::lease_lost);
+  throw LeaseLost{stale};
+}
+
+void Context::Impl::progress(double fraction, std::string_view note) {
+  if (!(fraction >= 0 && fraction <= 1)) throw std::invalid_argument("progress is a fraction from 0 to 1");
+  reported_ = true;
+  reports_.put(attempt_, fraction, note);
+}
+
+void Context::Impl::extend(std::chrono::milliseconds at_least) {
+  const Visit visit{attempt_};
+  if (!visit) throw too_late();
+  // It stands for a beat, so it renews for as long as a beat does.
+  at_least = std::max(at_least, attempt_.job.lease_ttl);
+  const Clock::time_point sent_at = Clock::now();
+  auto beats = store_.heartbeat({&attempt_.job.lease, 1}, at_least);
+  if (!beats) failed(std::move(beats.error()));
+  const Beat& beat = beats->front();
+  if (beat.status == Beat::Status::lost) refused("extend", beat.stale);
+  if (beat.status == Beat::Status::cancel_requested) {
+    attempt_.cancel(beat.cancel_reason.value_or(""));
+    throw Stopped{StopReason::cancelled};
+  }
+  attempt_.renew(sent_at, at_least);
+}
+
+void Context::Impl::check_fence() {
+  const Visit visit{attempt_};
+  if (!visit) throw too_late();
+  auto verdicts = store_.check({&attempt_.job.lease, 1});
+  if (!verdicts) failed(std::move(verdicts.error()));
+  if (!verdicts->front().committed()) refused("check", verdicts->front().stale);
+}
+
+void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
+  if (committed_) throw std::logic_error("commit was called twice: it is the attempt's end");
+  Outcome outcome;
+  bool closed = false;
+  const auto reopen = [&] {
+    if (std::exchange(closed, false)) attempt_.reopen();
+  };
+  const auto attempt_body = [&](Transaction& tx) {
+    reopen();  // it is run again
+    outcome = body(tx);
+    if (!answering_ && !attempt_.answer()) throw too_late();
+    answering_ = true;
+    // From here on no heartbeat meets the settlement.
+    attempt_.close();
+    closed = true;
+    return outcome;
+  };
+  Expected<Verdict> verdict;
+  try {
+    verdict = store_.transact(attempt_.job.lease, attempt_body);
+  } catch (...) {
+    reopen();
+    throw;
+  }
+  if (verdict && verdict->status == Verdict::Status::unknown) verdict = find_out();
+  if (!verdict) {
+    reopen();
+    failed(std::move(verdict.error()));
+  }
+  committed_ = true;
+  answering_ = true;
+  if (!verdict->committed()) refused("commit", verdict->stale);
+  log_.tell(Severity::debug, "job_settled", attempt_.job,
+            {{"outcome", std::string{to_string(outcome.kind)}}});
+}
+
+Verdict Context::Impl::find_out() {
+  while (Clock::now() < attempt_.deadline()) {
+    const auto outcomes = store_.resolve({&attempt_.job.lease, 1});
+    if (outcomes && outcomes->front()) return {.status = Verdict::Status::committed};
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  }
+  // Not there, and with the lease run out nothing of this attempt can get there any more.
+  return {.status = Verdict::Status::stale, .stale = {.reason = StaleReason::lease_expired}};
+}
+
+Effect Context::Impl::begin_effect(const std::string& key) {
+  const Visit visit{attempt_};
+  if (!visit) throw too_late();
+  const EffectKey item{.lease = attempt_.job.lease, .key = key};
+  auto effects = store_.begin_effects({&item, 1});
+  if (!effects) failed(std::move(effects.error()));
+  if (effects->front().status == Effect::Status::stale) refused("effect", effects->front().stale);
+  return std::move(effects->front());
+}
+
+std::string Context::Impl::run_step(const std::string& key, const Step& step) {
+  try {
+    return step();
+  } catch (const NotDone&) {
+    const Visit visit{attempt_};
+    if (!visit) throw;
+    const EffectKey item{.lease = attempt_.job.lease, .key = key};
+    // If this fails the effect stays unknown, and the next attempt asks.
+    static_cast<void>(store_.forget_effects({&item, 1}));
+    throw;
+  }
+}
+
+std::string Context::Impl::record(const std::string& key, std::string result) {
+  const Visit visit{attempt_};
+  if (!visit) throw too_late();
+  const EffectResult item{.lease = attempt_.job.lease, .key = key, .result = std::move(result)};
+  auto effects = store_.record_effects({&item, 1});
+  if (!effects) failed(std::move(effects.error()));
+  if (effects->front().status == Effect::Status::stale) refused("effect", effects->front().stale);
+  return std::move(effects->front().result).value_or("");
+}
+
+std::string Context::Impl::once(std::string_view key_view, const Step& step, Unknown unknown,
+                                const Reconcile& reconcile) {
+  const std::string key{key_view};
+  Effect effect = begin_effect(key);
+  if (effect.status == Effect::Status::recorded) return std::move(effect.result).value_or("");
+  if (effect.status == Effect::Status::unknown && unknown != Unknown::run) {
+    UnknownEffect question{.id = attempt_.job.lease.job.to_string() + "/" + key,
+                           .begun_under = effect.begun_under.value_or(FenceToken{})};
+    if (unknown == Unknown::refuse) throw EffectUnknown{key, std::move(question)};
+    if (auto found = reconcile(question)) return record(key, std::move(*found));
+  }
+  return record(key, run_step(key, step));
+}
+
+}  // namespace faultline

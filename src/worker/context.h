@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+
+#include "faultline/handler.h"
+#include "faultline/store.h"
+#include "worker/attempt.h"
+#include "worker/log.h"
+#include "worker/reports.h"
+
+namespace faultline {
+
+/// The other side of a handler's context.
+class Context::Impl {
+ public:
+  Impl(worker::Attempt& attempt, Store& store, worker::Reports& reports, const worker::Log& log)
+      : attempt_(attempt), store_(store), reports_(reports), log_(log) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (reported_) reports_.forget(attempt_);
+  }
+
+  [[nodiscard]] worker::Attempt& attempt() { return attempt_; }
+  [[nodiscard]] const worker::Log& log() const { return log_; }
+  /// The attempt was answered by `commit`, for good or for bad, and there is nothing left to be written.
+  [[nodiscard]] bool committed() const { return committed_; }
+  /// `commit` has taken the right to answer, whatever came of it.
+  [[nodiscard]] bool answering() const { return answering_; }
+
+  void progress(double fraction, std::string_view note);
+  void extend(std::chrono::milliseconds at_least);
+  void check_fence();
+  void commit(const std::function<Outcome(Transaction&)>& body);
+  std::string once(std::string_view key, const Step& step, Unknown unknown, const Reconcile& reconcile);
+
+ private:
+  [[noreturn]] void refused(std::string_view verb, const Stale& stale);
+  Effect begin_effect(const std::string& key);
+  std::string run_step(const std::string& key, const Step& step);
+  std::string record(const std::string& key, std::string result);
+  [[nodiscard]] Verdict find_out();
+
+  worker::Attempt& attempt_;
+  Store& store_;
+  worker::Reports& reports_;
+  const worker::Log& log_;
+  std::atomic<bool> reported_{false};
+  bool answering_ = false;
+  bool committed_ = false;
+};
+
+}  // namespace faultline

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "faultline/store.h"
+#include "worker/alarm.h"
+#include "worker/board.h"
+#include "worker/log.h"
+
+namespace faultline::worker {
+
+/// Keeps leases alive: one statement for all of the worker's leases, on the connection that is reserved for
+/// it, at a third of the shortest TTL in hand. What comes back lost or cancelled is stopped. A lease counts
+/// as renewed only when the database says so.
+class Heartbeater {
+ public:
+  Heartbeater(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
+
+  void run();
+  void stop() { alarm_.shut_off(); }
+  void expect(const Batch& batch);
+
+ private:
+  struct Round {
+    std::vector<std::shared_ptr<Batch>> batches;  ///< keep the attempts alive
+    std::vector<Attempt*> attempts;
+    Clock::time_point next = Clock::time_point::max();
+  };
+  [[nodiscard]] Round due(Clock::time_point now) const;
+  /// Returns when to try again if it failed.
+  void beat(const std::vector<Attempt*>& attempts);
+  void lost(Attempt& attempt, const Stale& stale);
+  void cancelled(Attempt& attempt, const Beat& beat);
+
+  Store& store_;
+  Board& board_;
+  const Log& log_;
+  Alarm alarm_;
+};
+
+}  // namespace faultline::worker

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "faultline/store.h"
+#include "worker/board.h"
+#include "worker/log.h"
+
+namespace faultline::worker {
+
+/// The latest progress of each running attempt, written for all of them together a few times a second: a
+/// handler may report as often as it likes.
+class Reports {
+ public:
+  Reports(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
+
+  void run();
+  void stop();
+
+  void put(Attempt& attempt, double fraction, std::string_view note);
+  /// The attempt is about to end, and its report with it.
+  void forget(Attempt& attempt);
+
+ private:
+  struct Report {
+    double fraction = 0;
+    std::string note;
+  };
+  void write(const std::map<Attempt*, Report>& reports);
+
+  Store& store_;
+  Board& board_;
+  const Log& log_;
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::map<Attempt*, Report> reports_;
+  bool stopped_ = false;
+};
+
+}  // namespace faultline::worker

@@ -1,0 +1,90 @@
+#include "worker/slot.h"
+
+#include "worker/context.h"
+
+namespace faultline::worker {
+
+void Slot::run() {
+  Board::Tray tray{board_};
+  std::vector<Attempt*> jobs;
+  while (board_.next_jobs(tray, jobs)) {
+    for (Attempt* attempt : jobs) tray.put(run(*attempt));
+  }
+}
+
+Board::Finished Slot::run(Attempt& attempt) {
+  Board::Finished finished{.attempt = &attempt};
+  const Clock::time_point began = Clock::now();
+  if (began >= attempt.deadline()) attempt.stop(StopReason::lease_lost);
+  if (!attempt.begin()) return finished;
+  if (attempt.stop_reason() == StopReason::lease_lost) {
+    finished.answered = attempt.answer();
+    return finished;
+  }
+  Context::Impl impl{attempt, store_, reports_, log_};
+  Context context{impl};
+  std::optional<Outcome> outcome = call(context, attempt);
+  finished.took = Clock::now() - began;
+  finished.answered = impl.answering() || attempt.answer();
+  if (impl.committed()) outcome.reset();
+  if (outcome && attempt.stop_reason() == StopReason::cancelled) outcome = attempt.cancellation();
+  if (outcome) {
+    if (auto problem = store::check_outcome(*outcome, limits_))
+      outcome = Outcome::failure("the handler's outcome cannot be stored: " + problem->describe());
+  }
+  finished.outcome = std::move(outcome);
+  return finished;
+}
+
+std::optional<Outcome> Slot::call(Context& context, Attempt& attempt) {
+  const auto handler = handlers_.find(attempt.job.kind);
+  if (handler == handlers_.end()) {
+    log_.tell(Severity::warning, "no_handler", attempt.job);
+    return Outcome::failure("worker " + log_.worker() + " has no handler for the kind \"" + attempt.job.kind +
+                            "\"");
+  }
+  log_.tell(Severity::debug, "execution_started", attempt.job);
+  const auto failed = [&](std::string_view error) {
+    log_.tell(Severity::info, "execution_failed", attempt.job, {{"error", std::string{error}}});
+    return Outcome::failure(std::string{error});
+  };
+  try {
+    return handler->second(context);
+  } catch (const Stopped&) {
+    return after_stop(attempt);
+  } catch (const LeaseLost&) {
+    return std::nullopt;
+  } catch (const EffectUnknown& unknown) {
+    return Outcome::bury(unknown.what());
+  } catch (const Fail& fail) {
+    failed(fail.error);
+    return fail;
+  } catch (const Snooze& snooze) {
+    return snooze;
+  } catch (const Cancel& cancel) {
+    return cancel;
+  } catch (const Bury& bury) {
+    return bury;
+  } catch (const std::exception& error) {
+    return failed(error.what());
+  } catch (...) {
+    return failed("the handler threw something that is no std::exception");
+  }
+}
+
+std::optional<Outcome> Slot::after_stop(const Attempt& attempt) const {
+  switch (attempt.stop_reason()) {
+    case StopReason::cancelled:
+      return attempt.cancellation();
+    case StopReason::draining:
+      return Outcome::release();
+    case StopReason::none:
+      return Outcome::failure("the handler stopped by itself");
+    case StopReason::lease_lost:
+    case StopReason::run_max:  // a lease does not outlive the maximum run time
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace faultline::worker

@@ -1,0 +1,344 @@
+#include "faultline/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iostream>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "faultline/store.h"
+#include "faultline/watchdog.h"
+#include "store/listener.h"
+#include "worker/board.h"
+#include "worker/guard.h"
+#include "worker/heartbeater.h"
+#include "worker/pump.h"
+#include "worker/reports.h"
+#include "worker/signals.h"
+#include "worker/slot.h"
+
+namespace faultline {
+namespace {
+
+using worker::Clock;
+
+/// A call that the database does not answer gives its settlements back after this, to be sent again.
+constexpr std::chrono::milliseconds kCallTimeout{10'000};
+/// For the last outcomes, when all handlers have finished or were given up.
+constexpr std::chrono::milliseconds kFlushMax{10'000};
+
+std::string default_name() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) return "worker:" + std::to_string(::getpid());
+  return std::string{host.data()} + ":" + std::to_string(::getpid());
+}
+
+WorkerOptions completed(WorkerOptions options) {
+  if (options.name.empty()) options.name = default_name();
+  if (!options.log) options.log = text_lines(std::cerr);
+  return options;
+}
+
+Error invalid(std::string message, std::string hint) {
+  return {.code = ErrorCode::invalid_argument, .message = std::move(message), .hint = std::move(hint)};
+}
+
+std::optional<Error> check(const WorkerOptions& options, const worker::Handlers& handlers) {
+  if (handlers.empty()) return invalid("the worker has no handlers", "register one with handle() first");
+  if (options.queues.empty())
+    return invalid("the worker has no queues", "name at least one in WorkerOptions::queues");
+  if (options.slots == 0 || options.slots > 10'000) return invalid("slots is 1 to 10000", "each is a thread");
+  if (options.connections == 0) return invalid("connections is at least 1", "2 are a good number");
+  if (options.poll_max < std::chrono::milliseconds{1})
+    return invalid("poll_max is at least 1 ms", "500 ms is usual");
+  if (options.drain_max.count() < 0) return invalid("drain_max is not negative", "0 waits for no handler");
+  if (auto problem = store::check_name("worker", options.name)) return problem;
+  std::set<std::string_view> names;
+  for (const QueueShare& share : options.queues) {
+    if (!names.insert(share.queue).second)
+      return invalid("the queue \"" + share.queue + "\" is named twice", "give it once, with its weight");
+  }
+  return std::nullopt;
+}
+
+/// Every queue that the worker is to work must exist: a misspelt one would be idle for ever.
+std::optional<Error> check_queues(Store& store, const WorkerOptions& options) {
+  const auto queues = store.queues();
+  if (!queues) return queues.error();
+  for (const QueueShare& share : options.queues) {
+    if (std::ranges::find(*queues, share.queue, &Queue::name) == queues->end()) {
+      return Error{.code = ErrorCode::unknown_queue,
+                   .message = "there is no queue \"" + share.queue + "\"",
+                   .hint = "make it first (Client::set_queue), or check the name"};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+class Worker::Impl {
+ public:
+  explicit Impl(WorkerOptions options)
+      : options_(completed(std::move(options))), log_(options_.log, options_.log_from, options_.name) {}
+
+  ~Impl() {
+    drain();
+    for (std::thread& slot : slots_) slot.join();
+  }
+
+  void handle(std::string kind, Handler handler) {
+    if (started_ != nullptr) throw std::logic_error("handlers are registered before the worker starts");
+    handlers_.insert_or_assign(std::move(kind), std::move(handler));
+  }
+
+  Expected<void> start();
+  DrainReport drain();
+  void hurry() {
+    hurried_ = true;
+    if (Parts* parts = started_) parts->board.hurry();
+  }
+  [[nodiscard]] WorkerStats stats() const {
+    const Parts* parts = started_;
+    return parts != nullptr ? parts->board.stats() : WorkerStats{};
+  }
+  [[nodiscard]] const std::string& name() const { return options_.name; }
+
+ private:
+  /// What exists from the start on.
+  struct Parts {
+    Parts(const WorkerOptions& options, const worker::Log& log, Store runtime, Store handlers)
+        : runtime_store(std::move(runtime)),
+          handler_store(std::move(handlers)),
+          board({.queues = options.queues,
+                 .slots = options.slots,
+                 .prefetch_max = options.prefetch_max,
+                 .poll_max = options.poll_max}),
+          heartbeater(runtime_store, board, log),
+          guard(board, log),
+          reports(handler_store, board, log) {
+      board.on_new_batch = [this](const worker::Batch& batch) {
+        guard.expect(batch);
+        heartbeater.expect(batch);
+      };
+    }
+
+    // What handlers do with the database, however slowly, must not hold up claims and settlements.
+    Store runtime_store;
+    Store handler_store;
+    worker::Board board;
+    worker::Heartbeater heartbeater;
+    worker::Guard guard;
+    worker::Reports reports;
+  };
+
+  Expected<std::unique_ptr<Parts>> open_parts();
+  void start_threads();
+  DrainReport drain_once();
+  /// Gives back what no slot has begun.
+  void release_waiting();
+  std::size_t abandon_running();
+
+  const WorkerOptions options_;
+  const worker::Log log_;
+  worker::Handlers handlers_;
+
+  std::mutex start_mutex_;  // keeps a start and a drain apart
+  bool over_ = false;       // guarded by start_mutex_
+  std::unique_ptr<Parts> parts_;
+  std::atomic<Parts*> started_{nullptr};  ///< parts_, for other threads
+  std::vector<std::thread> slots_;
+  std::vector<std::thread> pumps_;
+  std::vector<std::thread> keepers_;
+  std::optional<store::Listener> listener_;
+  std::optional<Watchdog> watchdog_;
+  std::atomic<bool> hurried_{false};
+  std::once_flag drained_;
+  DrainReport report_;
+};
+
+Expected<std::unique_ptr<Worker::Impl::Parts>> Worker::Impl::open_parts() {
+  if (auto problem = check(options_, handlers_)) return std::unexpected(std::move(*problem));
+  const std::string application = "faultline worker " + options_.name;
+  auto runtime = Store::open({.database = options_.database,
+                              .application_name = application,
+                              .connections_max = options_.connections,
+                              .call_timeout = kCallTimeout});
+  if (!runtime) return std::unexpected(std::move(runtime.error()));
+  if (auto problem = check_queues(*runtime, options_)) return std::unexpected(std::move(*problem));
+  auto handlers = Store::open({.database = options_.database,
+                               .application_name = application + " handlers",
+                               .connections_max = std::max<std::size_t>(options_.handler_connections, 1),
+                               .transactions_max = std::max<std::size_t>(options_.handler_connections, 1)});
+  if (!handlers) return std::unexpected(std::move(handlers.error()));
+  return std::make_unique<Parts>(options_, log_, std::move(*runtime), std::move(*handlers));
+}
+
+Expected<void> Worker::Impl::start() {
+  const std::lock_guard lock{start_mutex_};
+  if (parts_ || over_)
+    return std::unexpected(
+        invalid("the worker was started or drained before", "a worker has one life; make another"));
+  auto parts = open_parts();
+  if (!parts) return std::unexpected(std::move(parts.error()));
+  if (options_.watchdog) {
+    auto watchdog = Watchdog::start({.database = options_.database,
+                                     .log = options_.log,
+                                     .log_from = options_.log_from,
+                                     .name = options_.name});
+    if (!watchdog) return std::unexpected(std::move(watchdog.error()));
+    watchdog_.emplace(std::move(*watchdog));
+  }
+  parts_ = std::move(*parts);
+  started_ = parts_.get();
+  if (hurried_) parts_->board.hurry();
+  start_threads();
+  log_.tell(Severity::info, "worker_started",
+            {{"slots", std::to_string(options_.slots)}, {"queues", std::to_string(options_.queues.size())}});
+  return {};
+}
+
+void Worker::Impl::start_threads() {
+  Parts& parts = *parts_;
+  keepers_.emplace_back([&parts] { parts.heartbeater.run(); });
+  keepers_.emplace_back([&parts] { parts.guard.run(); });
+  keepers_.emplace_back([&parts] { parts.reports.run(); });
+  for (std::size_t i = 0; i < options_.slots; ++i) {
+    slots_.emplace_back([this, &parts] {
+      const StoreOptions limits{};
+      worker::Slot{handlers_,
+                   parts.handler_store,
+                   parts.board,
+                   parts.reports,
+                   log_,
+                   {.payload_bytes_max = limits.payload_bytes_max, .json_depth_max = limits.json_depth_max}}
+          .run();
+    });
+  }
+  for (std::size_t i = 0; i < options_.connections; ++i) {
+    pumps_.emplace_back([this, &parts] { worker::Pump{parts.runtime_store, parts.board, log_}.run(); });
+  }
+  if (options_.listen) {
+    listener_.emplace(options_.database, "faultline worker " + options_.name + " listener",
+                      store::Listener::Callbacks{
+                          .announced = [&parts](std::string_view queue) { parts.board.announced(queue); },
+                          .connected = [&parts] { parts.board.announced_all(); }});
+  }
+}
+
+DrainReport Worker::Impl::drain() {
+  std::call_once(drained_, [this] {
+    {
+      const std::lock_guard lock{start_mutex_};
+      over_ = true;
+    }
+    if (parts_) report_ = drain_once();
+  });
+  return report_;
+}
+
+void Worker::Impl::release_waiting() {
+  for (const auto& batch : parts_->board.batches()) {
+    for (worker::Attempt& attempt : batch->attempts) {
+      if (attempt.take_away()) parts_->board.answer(attempt, Outcome::release());
+    }
+  }
+}
+
+std::size_t Worker::Impl::abandon_running() {
+  std::size_t abandoned = 0;
+  for (const auto& batch : parts_->board.batches()) {
+    for (worker::Attempt& attempt : batch->attempts) {
+      if (!attempt.answer()) continue;
+      log_.tell(Severity::warning, "handler_abandoned", attempt.job);
+      ++abandoned;
+      if (attempt.stop_reason() == StopReason::draining)
+        parts_->board.answer(attempt, Outcome::release());
+      else if (attempt.stop_reason() == StopReason::cancelled)
+        parts_->board.answer(attempt, attempt.cancellation());
+      else
+        parts_->board.drop(attempt);  // its lease is gone
+    }
+  }
+  return abandoned;
+}
+
+DrainReport Worker::Impl::drain_once() {
+  DrainReport report;
+  worker::Board& board = parts_->board;
+  const Clock::time_point deadline = Clock::now() + options_.drain_max;
+  log_.tell(Severity::info, "worker_draining", {{"running", std::to_string(board.stats().running)}});
+  board.stop_claiming();
+  release_waiting();
+  for (const auto& batch : board.batches()) {
+    for (worker::Attempt& attempt : batch->attempts) attempt.stop(StopReason::draining);
+  }
+  const bool all_ended = board.wait_for_handlers(deadline);
+  if (!all_ended) {
+    // A slot that took several jobs and is stuck in one: those before count, those behind are released
+    // already.
+    board.fetch_finished();
+    report.abandoned = abandon_running();
+  }
+  report.unsettled = board.wait_for_answers(Clock::now() + kFlushMax);
+  report.released = board.given_back();
+  board.close();
+  listener_.reset();
+  watchdog_.reset();
+  parts_->heartbeater.stop();
+  parts_->guard.stop();
+  parts_->reports.stop();
+  for (std::thread& keeper : keepers_) keeper.join();
+  for (std::thread& pump : pumps_) pump.join();
+  if (all_ended) {
+    for (std::thread& slot : slots_) slot.join();
+    slots_.clear();
+  }
+  const WorkerStats stats = board.stats();
+  log_.tell(Severity::info, "worker_exit",
+            {{"settled", std::to_string(stats.settled)},
+             {"stale", std::to_string(stats.stale)},
+             {"released", std::to_string(report.released)},
+             {"abandoned", std::to_string(report.abandoned)},
+             {"unsettled", std::to_string(report.unsettled)}});
+  return report;
+}
+
+Worker::Worker(WorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Worker::~Worker() = default;
+
+Worker& Worker::handle(std::string kind, Handler handler) {
+  impl_->handle(std::move(kind), std::move(handler));
+  return *this;
+}
+
+Expected<void> Worker::start() { return impl_->start(); }
+DrainReport Worker::drain() { return impl_->drain(); }
+void Worker::hurry() { impl_->hurry(); }
+WorkerStats Worker::stats() const { return impl_->stats(); }
+const std::string& Worker::name() const { return impl_->name(); }
+
+Expected<DrainReport> Worker::run() {
+  const worker::Signals signals;
+  if (auto started = start(); !started) return std::unexpected(std::move(started.error()));
+  while (!signals.wait_a_moment()) {
+  }
+  DrainReport report;
+  std::atomic<bool> over{false};
+  std::thread drain_thread{[&] {
+    report = drain();
+    over = true;
+  }};
+  while (!over) {
+    if (signals.wait_a_moment()) hurry();
+  }
+  drain_thread.join();
+  return report;
+}
+
+}  // namespace faultline

@@ -1,0 +1,126 @@
+// Worker processes: signals, and death.
+
+#include <csignal>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "support/scratch.h"
+#include "worker/fixture.h"
+
+namespace faultline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ProcessTest : public WorkerTest {
+ protected:
+  ChildProcess spawn(const std::string& name = "child") {
+    ChildProcess child{{.argv = {WORKER_PROCESS, database_.dsn(), name, scratch_.path().string()}}};
+    EXPECT_TRUE(says(child, "worker_started")) << child.err();
+    return child;
+  }
+  static bool says(const ChildProcess& child, std::string_view what) {
+    return eventually([&] { return child.out().find(what) != std::string::npos; });
+  }
+  [[nodiscard]] bool runs(JobId id) const {
+    return eventually([&] { return std::filesystem::exists(scratch_ / id.to_string()); });
+  }
+  void let_go() const { write_file(scratch_ / "go", ""); }
+
+  ScratchDir scratch_;
+};
+
+TEST_F(ProcessTest, a_signal_drains) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    ChildProcess child = spawn();
+    const JobId id = enqueue({.kind = "hold"});
+    ASSERT_TRUE(runs(id));
+
+    child.send(signal);
+    ASSERT_TRUE(says(child, "worker_draining"));
+    EXPECT_EQ(job(id).state, JobState::running);
+    let_go();
+
+    const ProcessResult result = child.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("released 0 abandoned 0 unsettled 0"));
+    EXPECT_EQ(job(id).state, JobState::succeeded);
+    std::filesystem::remove(scratch_ / "go");
+  }
+}
+
+TEST_F(ProcessTest, a_second_signal_hurries) {
+  ChildProcess child = spawn();
+  const JobId id = enqueue({.kind = "hold"});
+  ASSERT_TRUE(runs(id));
+  child.send(SIGTERM);
+  ASSERT_TRUE(says(child, "worker_draining"));
+
+  child.send(SIGTERM);
+
+  const ProcessResult result = child.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("released 1 abandoned 1 unsettled 0"));
+  EXPECT_EQ(job(id).state, JobState::available);
+}
+
+TEST_F(ProcessTest, a_thousand_signals_are_one_drain) {
+  ChildProcess child = spawn();
+  enqueue_many(2'000, {.kind = "short"});
+  const JobId id = enqueue({.kind = "hold"});
+  ASSERT_TRUE(runs(id));
+
+  for (int i = 0; i < 1'000; ++i) child.send(i % 2 == 0 ? SIGTERM : SIGINT);
+
+  const ProcessResult result = child.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.signal, 0);
+  const auto first = result.out.find("worker_draining");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(result.out.find("worker_draining", first + 1), std::string::npos) << "two drains";
+  EXPECT_THAT(result.out, HasSubstr("abandoned 1 unsettled 0"));
+  EXPECT_EQ(counts().running, 0);
+  EXPECT_EQ(evidence(), 0);
+}
+
+TEST_F(ProcessTest, says_why_it_does_not_start) {
+  const ProcessResult result =
+      run_process({.argv = {WORKER_PROCESS, database_.dsn(), std::string(200, 'x')}});
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("worker"));
+  EXPECT_THAT(result.out, Not(HasSubstr("worker_started")));
+}
+
+TEST_F(ProcessTest, when_workers_are_killed_others_finish_all_and_every_job_commits_once) {
+  constexpr int kJobs = 1'500;
+  set_ttl(ms{500});
+  must(store_.set_queue("default", {.backoff_base = ms{0}}));
+  script("CREATE TABLE ran (job uuid NOT NULL)");
+  enqueue_many(kJobs, {.kind = "count"});
+  const auto committed = [&] { return number("SELECT count(*) FROM ran"); };
+
+  int victims = 0;
+  while (committed() < kJobs * 2 / 3) {
+    const std::int64_t before = committed();
+    ChildProcess victim = spawn("victim" + std::to_string(victims));
+    ASSERT_TRUE(eventually([&] { return committed() > before + 40; }));
+    victim.send(SIGKILL);
+    EXPECT_EQ(victim.wait().signal, SIGKILL);
+    ++victims;
+  }
+  ChildProcess heir = spawn("heir");
+  ASSERT_TRUE(sweeping_until([&] { return counts().succeeded == kJobs; }));
+  heir.send(SIGTERM);
+  EXPECT_EQ(heir.wait().exit_code, 0);
+
+  EXPECT_GE(victims, 2);
+  EXPECT_EQ(committed(), kJobs);
+  EXPECT_EQ(number("SELECT count(DISTINCT job) FROM ran"), kJobs);
+  EXPECT_EQ(successes(), kJobs);
+}
+
+}  // namespace
+}  // namespace faultline::testing

@@ -1,0 +1,267 @@
+// Who gets how much: between workers, between queues, and between now and later.
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "worker/fixture.h"
+
+namespace faultline::testing {
+namespace {
+
+class SharingTest : public WorkerTest {
+ protected:
+  [[nodiscard]] WorkerOptions with_slots(std::string name, std::size_t slots) {
+    WorkerOptions made = options(std::move(name));
+    made.slots = slots;
+    made.log_from = Severity::info;
+    return made;
+  }
+  std::int64_t held_by(const std::string& worker) {
+    return number("SELECT count(*) FROM faultline.jobs WHERE state = 'running' AND worker = '" + worker +
+                  "'");
+  }
+};
+
+/// Counts how many are inside, and the most there ever were. Thread-safe.
+class Crowd {
+ public:
+  class Member {
+   public:
+    explicit Member(Crowd& crowd) : crowd_(crowd) {
+      const int now = ++crowd_.inside_;
+      int most = crowd_.most_;
+      while (now > most && !crowd_.most_.compare_exchange_weak(most, now)) {
+      }
+    }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    ~Member() { --crowd_.inside_; }
+
+   private:
+    Crowd& crowd_;
+  };
+  [[nodiscard]] int most() const { return most_; }
+
+ private:
+  std::atomic<int> inside_{0};
+  std::atomic<int> most_{0};
+};
+
+TEST_F(SharingTest, of_two_workers_with_slow_jobs_none_starves_and_none_hoards) {
+  constexpr int kJobs = 60;
+  constexpr std::size_t kSlots = 2;
+  std::atomic<int> done_by_a{0};
+  std::atomic<int> done_by_b{0};
+  Worker a{with_slots("a", kSlots)};
+  a.handle("test", [&](Context&) {
+    std::this_thread::sleep_for(ms{150});
+    ++done_by_a;
+  });
+  Worker b{with_slots("b", kSlots)};
+  b.handle("test", [&](Context&) {
+    std::this_thread::sleep_for(ms{150});
+    ++done_by_b;
+  });
+  enqueue_many(kJobs);
+  must(a.start());
+  must(b.start());
+
+  std::int64_t most = 0;
+  ASSERT_TRUE(eventually([&] {
+    most = std::max({most, held_by("a"), held_by("b")});
+    return done_by_a + done_by_b == kJobs;
+  }));
+  // Outcomes on their way are still in the worker's name: one for each slot at the most.
+  EXPECT_LE(most, 2 * static_cast<std::int64_t>(kSlots));
+  EXPECT_GE(done_by_a, kJobs / 4);
+  EXPECT_GE(done_by_b, kJobs / 4);
+}
+
+TEST_F(SharingTest, a_worker_that_joins_later_gets_its_part) {
+  enqueue_many(40);
+  std::atomic<int> done_by_b{0};
+  std::atomic<int> done{0};
+  Worker a{with_slots("a", 2)};
+  a.handle("test", [&](Context&) {
+    std::this_thread::sleep_for(ms{100});
+    ++done;
+  });
+  must(a.start());
+  ASSERT_TRUE(eventually([&] { return done >= 4; }));
+  Worker b{with_slots("b", 2)};
+  b.handle("test", [&](Context&) {
+    std::this_thread::sleep_for(ms{100});
+    ++done_by_b;
+    ++done;
+  });
+  must(b.start());
+
+  ASSERT_TRUE(eventually([&] { return done == 40; }));
+  EXPECT_GE(done_by_b, 8);
+}
+
+TEST_F(SharingTest, short_jobs_are_claimed_in_far_fewer_claims_than_jobs) {
+  constexpr int kJobs = 10'000;
+  enqueue_many(kJobs);
+  Worker worker{with_slots("w", 4)};
+  worker.handle("test", [](Context&) {});
+  must(worker.start());
+
+  ASSERT_TRUE(eventually([&] { return successes() == kJobs; }));
+  const std::int64_t claims = number("SELECT count(DISTINCT lease_id) FROM faultline.ledger");
+  EXPECT_LT(claims, kJobs / 20);
+  EXPECT_GE(claims, kJobs / 1'000);
+}
+
+TEST_F(SharingTest, a_queue_that_turns_slow_gives_back_what_was_claimed_ahead) {
+  constexpr std::size_t kShort = 3'000;
+  constexpr std::size_t kLong = 200;
+  Gate gate;
+  std::vector<NewJob> jobs(kShort, NewJob{.kind = "short"});
+  jobs.resize(kShort + kLong, NewJob{.kind = "long"});
+  must(store_.enqueue(jobs));
+  Worker hoarder{with_slots("hoarder", 2)};
+  hoarder.handle("short", [](Context&) {}).handle("long", [&](Context&) { gate.pass(); });
+  must(hoarder.start());
+  ASSERT_TRUE(gate.reached_by(2));
+  ASSERT_GT(held_by("hoarder"), 2) << "nothing was claimed ahead";
+
+  Worker other{with_slots("other", 2)};
+  other.handle("long", [](Context&) {}).handle("short", [](Context&) {});
+  must(other.start());
+
+  EXPECT_TRUE(eventually([&] { return successes() == kShort + kLong - 2; }));
+  EXPECT_EQ(held_by("hoarder"), 2);
+  EXPECT_GE(events_.count("jobs_released"), 1U);
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return successes() == kShort + kLong; }));
+  EXPECT_EQ(evidence(), 0);
+}
+
+TEST_F(SharingTest, queues_are_worked_by_their_weights) {
+  must(store_.set_queue("heavy", {}));
+  must(store_.set_queue("light", {}));
+  for (const auto took : {std::chrono::microseconds{50}, std::chrono::microseconds{20'000}}) {
+    const std::size_t backlog = took.count() > 1'000 ? 400 : 8'000;
+    enqueue_many(backlog, {.queue = "heavy"});
+    enqueue_many(backlog, {.queue = "light"});
+    std::atomic<std::size_t> heavy{0};
+    std::atomic<std::size_t> light{0};
+    std::atomic<std::size_t> light_at_the_end{0};
+    WorkerOptions weighted = with_slots("w", 4);
+    weighted.queues = {{.queue = "heavy", .weight = 3}, {.queue = "light", .weight = 1}};
+    Worker worker{weighted};
+    worker.handle("test", [&](Context& ctx) {
+      std::this_thread::sleep_for(took);
+      if (ctx.job().queue == "light") ++light;
+      // Counted while both have a backlog.
+      else if (++heavy == backlog / 2)
+        light_at_the_end = light.load();
+    });
+    must(worker.start());
+
+    ASSERT_TRUE(eventually([&] { return heavy + light == 2 * backlog; }));
+    const double share = static_cast<double>(backlog / 2) / static_cast<double>(light_at_the_end);
+    EXPECT_GT(share, 1.8) << took.count() << " us";
+    EXPECT_LT(share, 5.0) << took.count() << " us";
+  }
+}
+
+TEST_F(SharingTest, a_queues_concurrency_is_never_exceeded_and_others_use_the_rest) {
+  must(store_.set_queue("narrow", {}));
+  must(store_.set_queue("wide", {}));
+  Crowd narrow;
+  Crowd wide;
+  WorkerOptions shared = with_slots("w", 6);
+  shared.queues = {{.queue = "narrow", .concurrency = 2}, {.queue = "wide"}};
+  Worker worker{shared};
+  const auto work = [](Crowd& crowd) {
+    const Crowd::Member member{crowd};
+    std::this_thread::sleep_for(ms{2});
+  };
+  worker.handle("narrow", [&](Context&) { work(narrow); }).handle("wide", [&](Context&) { work(wide); });
+  enqueue_many(300, {.queue = "narrow", .kind = "narrow"});
+  enqueue_many(600, {.queue = "wide", .kind = "wide"});
+  must(worker.start());
+
+  ASSERT_TRUE(eventually([&] { return successes() == 900; }));
+  EXPECT_EQ(narrow.most(), 2);
+  EXPECT_GE(wide.most(), 4);
+  EXPECT_LE(wide.most(), 6);
+}
+
+TEST_F(SharingTest, a_full_queue_does_not_block_another) {
+  must(store_.set_queue("stuck", {}));
+  Gate gate;
+  WorkerOptions shared = with_slots("w", 4);
+  shared.queues = {{.queue = "stuck", .concurrency = 2}, {.queue = "default"}};
+  Worker worker{shared};
+  worker.handle("stuck", [&](Context&) { gate.pass(); }).handle("test", [](Context&) {});
+  enqueue_many(10, {.queue = "stuck", .kind = "stuck"});
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(2));
+
+  enqueue_many(100);
+
+  EXPECT_TRUE(eventually([&] { return successes() == 100; }));
+  EXPECT_EQ(gate.arrived(), 2U);
+  gate.open();
+}
+
+TEST_F(SharingTest, a_paused_queue_is_not_worked_until_it_is_resumed) {
+  must(store_.set_queue("other", {}));
+  must(store_.pause("default"));
+  const JobId paused = enqueue();
+  WorkerOptions both = with_slots("w", 2);
+  both.queues = {{.queue = "default"}, {.queue = "other"}};
+  both.poll_max = std::chrono::hours{1};
+  Worker worker{both};
+  worker.handle("test", [](Context&) {});
+  must(worker.start());
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(reaches(enqueue({.queue = "other"}), JobState::succeeded));
+  EXPECT_EQ(job(paused).state, JobState::available);
+
+  must(store_.resume("default"));
+
+  EXPECT_TRUE(reaches(paused, JobState::succeeded));
+}
+
+TEST_F(SharingTest, a_pause_amid_the_work_lets_running_jobs_finish_and_starts_no_more) {
+  enqueue_many(200);
+  Gate gate;
+  Worker worker{with_slots("w", 2)};
+  worker.handle("test", [&](Context&) { gate.pass(); });
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(2));
+  must(store_.pause("default"));
+  gate.open();
+
+  ASSERT_TRUE(eventually([&] { return counts().running == 0 && worker.stats().running == 0; }));
+  EXPECT_LE(successes(), 4);
+  must(store_.resume("default"));
+  EXPECT_TRUE(eventually([&] { return successes() == 200; }));
+}
+
+TEST_F(SharingTest, the_cap_of_a_queue_holds_over_all_workers) {
+  must(store_.set_queue("default", {.running_max = 3}));
+  constexpr int kJobs = 60;
+  enqueue_many(kJobs);
+  Crowd crowd;
+  const auto work = [&](Context&) {
+    const Crowd::Member member{crowd};
+    std::this_thread::sleep_for(ms{5});
+  };
+  Worker a{with_slots("a", 4)};
+  Worker b{with_slots("b", 4)};
+  a.handle("test", work);
+  b.handle("test", work);
+  must(a.start());
+  must(b.start());
+
+  ASSERT_TRUE(eventually([&] { return successes() == kJobs; }));
+  EXPECT_LE(crowd.most(), 3);
+}
+
+}  // namespace
+}  // namespace faultline::testing

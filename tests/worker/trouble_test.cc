@@ -1,0 +1,221 @@
+// The database goes away and comes back, in every way it can: each job succeeds once, and nobody has to help.
+
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "pg/wire_proxy.h"
+#include "private_pg/private_postgres.h"
+#include "schema/migrator.h"
+#include "support/pgbouncer.h"
+#include "support/scratch.h"
+#include "worker/fixture.h"
+
+namespace faultline::testing {
+namespace {
+
+class TroubleTest : public WorkerTest {
+ protected:
+  /// Each job has succeeded, once, and no job twice.
+  void expect_one_success_each(std::int64_t jobs) {
+    EXPECT_EQ(successes(), jobs);
+    EXPECT_EQ(number("SELECT count(DISTINCT job_id) FROM faultline.ledger WHERE outcome = 'succeeded'"),
+              jobs);
+    EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), 0);
+  }
+  std::int64_t terminate_all_others() {
+    return number(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name LIKE 'faultline worker%'");
+  }
+};
+
+TEST_F(TroubleTest, all_its_connections_are_terminated_again_and_again) {
+  constexpr int kJobs = 5'000;
+  must(store_.set_queue("default", {.lease_ttl = ms{2'000}, .backoff_base = ms{0}}));
+  enqueue_many(kJobs);
+  WorkerOptions steady = options();
+  steady.log_from = Severity::info;
+  Worker worker{steady};
+  worker.handle("test", [](Context&) { std::this_thread::sleep_for(std::chrono::microseconds{500}); });
+  must(worker.start());
+
+  std::int64_t terminated = 0;
+  std::int64_t next_at = 100;
+  ASSERT_TRUE(sweeping_until([&] {
+    const std::int64_t now = successes();
+    if (now >= next_at) {
+      terminated += terminate_all_others();
+      next_at = now + 250;
+    }
+    return now >= kJobs;
+  }));
+  worker.drain();
+
+  EXPECT_GT(terminated, 10);
+  expect_one_success_each(kJobs);
+}
+
+TEST_F(TroubleTest, answers_of_commits_are_lost_at_random_points) {
+  constexpr int kJobs = 2'000;
+  must(store_.set_queue("default", {.lease_ttl = ms{3'000}, .backoff_base = ms{0}}));
+  enqueue_many(kJobs);
+  WireProxy proxy{database_.dsn()};
+  WorkerOptions far = options();
+  far.database = proxy.dsn();
+  far.log_from = Severity::info;
+  far.prefetch_max = 60;  // many small exchanges
+  Worker worker{far};
+  worker.handle("test", [](Context&) { std::this_thread::sleep_for(ms{1}); });
+  must(worker.start());
+
+  std::minstd_rand random{20'260'101};
+  int armed = 0;
+  ASSERT_TRUE(sweeping_until([&] {
+    // The next cut is armed when the one before was made.
+    if (proxy.cuts() == armed) {
+      const auto nth = static_cast<int>(random() % 4 + 1);
+      random() % 3 == 0 ? proxy.cut_before('S', nth) : proxy.cut_after('S', nth);
+      ++armed;
+    }
+    return successes() >= kJobs;
+  }));
+  worker.drain();
+
+  EXPECT_GT(proxy.cuts(), 5);
+  expect_one_success_each(kJobs);
+  EXPECT_EQ(worker.stats().stale, 0U);
+}
+
+TEST_F(TroubleTest, the_network_stalls_and_comes_back) {
+  must(store_.set_queue("default", {.lease_ttl = ms{500}, .backoff_base = ms{0}}));
+  constexpr int kJobs = 600;
+  enqueue_many(kJobs);
+  WireProxy proxy{database_.dsn()};
+  WorkerOptions far = options();
+  far.database = proxy.dsn();
+  far.log_from = Severity::info;
+  Worker worker{far};
+  worker.handle("test", [](Context&) { std::this_thread::sleep_for(ms{2}); });
+  must(worker.start());
+
+  for (int stall = 1; stall <= 2; ++stall) {
+    ASSERT_TRUE(eventually([&] { return successes() >= stall * 50; }));
+    proxy.stall();
+    ASSERT_TRUE(eventually([&] { return must(store_.expire_leases()).expired.size() > 0; }));
+    proxy.resume();
+  }
+  ASSERT_TRUE(sweeping_until([&] { return successes() >= kJobs; }));
+  worker.drain();
+
+  expect_one_success_each(kJobs);
+}
+
+TEST_F(TroubleTest, behind_a_transaction_pooler_everything_works_by_polling) {
+  constexpr int kJobs = 500;
+  const PgBouncer bouncer{database_.dsn()};
+  WorkerOptions pooled = options();
+  pooled.database = bouncer.dsn();
+  pooled.poll_max = ms{100};
+  set_ttl(ms{1'000});
+  Gate gate;
+  std::atomic<bool> reported{false};
+  Worker worker{pooled};
+  worker.handle("test", [](Context&) { return "pooled"; }).handle("long", [&](Context& ctx) {
+    ctx.progress(0.5, "half");
+    gate.pass();
+    ctx.check_fence();
+    ctx.commit([](Transaction& tx) { tx.exec("SELECT 1"); });
+  });
+  must(worker.start());
+
+  const JobId lasting = enqueue({.kind = "long"});
+  ASSERT_TRUE(gate.reached_by(1));
+  enqueue_many(kJobs);
+  ASSERT_TRUE(eventually([&] { return successes() == kJobs; }));
+  const DatabaseTime until = must(store_.now()) + ms{1'500};
+  ASSERT_TRUE(sweeping_until([&] { return must(store_.now()) > until && job(lasting).progress == 0.5; }));
+  gate.open();
+
+  EXPECT_TRUE(reaches(lasting, JobState::succeeded));
+  worker.drain();
+  expect_one_success_each(kJobs + 1);
+  EXPECT_EQ(evidence(), 0);
+}
+
+/// A server of the test's own, which it may stop.
+class RestartTest : public ::testing::Test {
+ protected:
+  using ms = std::chrono::milliseconds;
+
+  RestartTest() : server_(must(PrivatePostgres::start(server_options()))) {
+    auto connection = connect(server_.dsn());
+    must(schema::migrate(connection, schema::MigrateOptions{}, soon()));
+    store_.emplace(must(Store::open({.database = server_.dsn()})));
+  }
+
+  [[nodiscard]] PrivatePostgresOptions server_options() const {
+    PrivatePostgresOptions options;
+    options.data_dir = scratch_ / "data";
+    options.durable = false;  // the server crashes, the machine does not
+    return options;
+  }
+  /// As a crash of the server: all connections break, and what was not committed is gone.
+  void crash() {
+    ASSERT_EQ(::kill(server_.postmaster_pid(), SIGQUIT), 0);
+    ASSERT_TRUE(eventually([&] { return server_.postmaster_pid() == 0; }));
+  }
+  std::int64_t succeeded() { return must(store_->counts("default")).at(0).succeeded; }
+
+  ScratchDir scratch_;
+  PrivatePostgres server_;
+  std::optional<Store> store_;
+  Events events_;
+};
+
+TEST_F(RestartTest, a_server_that_crashes_amid_the_work_is_found_again) {
+  constexpr int kJobs = 2'000;
+  must(store_->set_queue("default", {.lease_ttl = ms{2'000}, .backoff_base = ms{0}}));
+  must(store_->enqueue(std::vector<NewJob>(kJobs, NewJob{.kind = "test"})));
+  Worker worker{{.database = server_.dsn(), .name = "w", .slots = 4, .log = events_.sink()}};
+  worker.handle("test", [](Context&) { std::this_thread::sleep_for(ms{1}); });
+  must(worker.start());
+
+  for (int crashes = 1; crashes <= 2; ++crashes) {
+    ASSERT_TRUE(eventually([&] { return succeeded() > crashes * 200; }));
+    crash();
+    must(server_.ensure_running());
+  }
+  ASSERT_TRUE(eventually([&] {
+    must(store_->expire_leases());
+    return succeeded() >= kJobs;
+  }));
+  worker.drain();
+
+  auto sql = connect(server_.dsn());
+  EXPECT_EQ(query_text(sql,
+                       "SELECT count(*) || ' ' || count(DISTINCT job_id) FROM faultline.ledger"
+                       " WHERE outcome = 'succeeded'"),
+            "2000 2000");
+  EXPECT_EQ(query_text(sql, "SELECT count(*)::text FROM faultline.jobs WHERE queue <> ''"), "0");
+}
+
+TEST_F(RestartTest, an_idle_worker_hears_again_after_a_restart_and_tells_of_the_gap) {
+  Worker worker{
+      {.database = server_.dsn(), .name = "w", .poll_max = std::chrono::hours{1}, .log = events_.sink()}};
+  worker.handle("test", [](Context&) {});
+  must(worker.start());
+  ASSERT_TRUE(eventually([&] { return worker.stats().claimed == 0; }));
+  crash();
+  must(server_.ensure_running());
+
+  must(store_->enqueue(NewJob{.kind = "test"}));
+
+  EXPECT_TRUE(eventually([&] { return succeeded() == 1; }));
+}
+
+}  // namespace
+}  // namespace faultline::testing

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "faultline/error.h"
+#include "faultline/event.h"
+#include "faultline/handler.h"
+
+namespace faultline {
+
+/// A queue that a worker works.
+struct QueueShare {
+  std::string queue = "default";
+  std::size_t concurrency = 0;  ///< the most handlers of this queue at once in this worker; 0: all slots
+  unsigned weight = 1;          ///< when several queues have jobs, slots are shared out by weight
+};
+
+struct WorkerOptions {
+  std::string database;  ///< a PostgreSQL URL or keyword string
+  std::string name{};    ///< for people: in the evidence and in logs. Empty: host and process id
+  std::vector<QueueShare> queues{{}};   ///< the default queue
+  std::size_t slots = 8;                ///< how many handlers run at once, each on a thread
+  std::size_t connections = 2;          ///< for claims and settlements, besides one for heartbeats
+  std::size_t handler_connections = 4;  ///< for what handlers do: commit, once, check_fence
+  /// Jobs that may be claimed ahead of a free slot. How many are depends on how long handlers take: none for
+  /// long ones.
+  std::size_t prefetch_max = 2'000;
+  /// The longest wait between two looks at an idle queue. New jobs are announced, so this is what a lost
+  /// announcement, a retry or a scheduled job may wait.
+  std::chrono::milliseconds poll_max{500};
+  std::chrono::milliseconds drain_max{
+      30'000};                         ///< how long handlers may take to finish when the worker drains
+  bool listen = true;                  ///< wait for announcements on a connection; else only poll
+  bool watchdog = true;                ///< also end expired leases; any number of processes may
+  EventSink log{};                     ///< empty: lines of text on standard error
+  Severity log_from = Severity::info;  ///< what is less is not told; `debug` tells of every job
+};
+
+/// How a worker's life ended.
+struct DrainReport {
+  std::size_t released = 0;  ///< jobs given back, for others to take at once
+  std::size_t abandoned =
+      0;  ///< handlers that were still running at the deadline; their jobs are among `released`
+  std::size_t unsettled = 0;  ///< outcomes that could not be written down; their leases run out
+};
+
+struct WorkerStats {
+  std::uint64_t claimed = 0;
+  std::uint64_t settled = 0;  ///< committed outcomes of any kind
+  std::uint64_t stale = 0;    ///< refused settlements
+  std::size_t running = 0;    ///< handlers, now
+  std::size_t waiting = 0;    ///< claimed jobs that wait for a slot, now
+};
+
+/// Works jobs. Register handlers, then `run` (the life of a worker process) or `start` and `drain`.
+///
+///   faultline::Worker worker{{.database = url}};
+///   worker.handle("welcome-mail", [](faultline::Context& ctx) { send(ctx.payload()); });
+///   return worker.run() ? 0 : 1;
+///
+/// Thread-safe, except that handlers are registered before it starts.
+class Worker {
+ public:
+  explicit Worker(WorkerOptions options);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  /// Drains if that was not done, and waits for abandoned handlers: they refer to things that may be gone
+  /// afterwards. A process that cannot wait for them ends with std::_Exit.
+  ~Worker();
+
+  /// Before it starts. A job of a kind that has no handler fails, and is tried again: another worker may have one.
+  Worker& handle(std::string kind, Handler handler);
+
+  /// Connects and begins to work. An error says what is wrong; once started, the worker survives the
+  /// database's absence by itself.
+  [[nodiscard]] Expected<void> start();
+  /// Stops claiming, gives back what has not begun, lets handlers finish until `drain_max`, gives back the
+  /// rest. Called twice, or from several threads, it is one drain, and all calls return its report.
+  DrainReport drain();
+  /// Cuts a drain's wait short, also one that begins later.
+  void hurry();
+
+  /// `start`, then waits for SIGINT or SIGTERM and drains; a second signal hurries, more change nothing.
+  /// Blocks these signals in the calling thread and all it starts; call it before other threads are made.
+  [[nodiscard]] Expected<DrainReport> run();
+
+  [[nodiscard]] WorkerStats stats() const;
+  [[nodiscard]] const std::string& name() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace faultline

@@ -1,4 +1,11 @@
-#include "floor.h"
+#include "bench/floor.h"
+
+#include <exception>
+#include <span>
+
+#include "bench/workload.h"
+#include "pg/binary_copy.h"
+#include "store/plan_settings.h"
 
 namespace faultline::bench {
 namespace {
@@ -22,20 +29,66 @@ constexpr pg::Statement kSettle{"floor_settle", R"(
     , booked AS (INSERT INTO floor.ledger (job_id, token, worker) SELECT id, token, worker FROM ended)
     SELECT id FROM ended)"};
 
-}  // namespace
+constexpr pg::Statement kInsert{"floor_insert", R"(
+    INSERT INTO floor.jobs (id, payload) SELECT id, $2::bytea FROM unnest($1::uuid[]) AS new(id))"};
 
+constexpr pg::Statement kInsertAndNotify{"floor_insert_and_notify", R"(
+    WITH new AS (INSERT INTO floor.jobs (id, payload) VALUES ($1::uuid, $2::bytea))
+    SELECT pg_notify('floor', ''))"};
+
+/// From this many rows on, COPY is faster than its additional round trips cost; the store has the same
+/// border.
+constexpr std::size_t kCopyMin = 500;
+
+/// A connection whose plans are as steady as those of the store's.
 pg::Connection connect_planned(const Server& server) {
   pg::ConnectOptions options{.dsn = server.dsn()};
-  options.settings = {{"plan_cache_mode", "force_generic_plan"},
-                      {"enable_seqscan", "off"},
-                      {"enable_bitmapscan", "off"},
-                      {"enable_hashjoin", "off"},
-                      {"enable_mergejoin", "off"},
-                      {"jit", "off"}};
+  options.settings = store::plan_settings();
   return must(pg::Connection::open(options, in_time()));
 }
 
-Floor::Floor(Server& server) : server_(server) {
+std::vector<pg::Connection> connect_planned(const Server& server, std::size_t count) {
+  std::vector<pg::Connection> open;
+  for (std::size_t i = 0; i < count; ++i) open.push_back(connect_planned(server));
+  return open;
+}
+
+pg::BytesView payload() { return std::as_bytes(std::span{kPayload}); }
+
+/// Ids in the order of time, as the store's are.
+Uuid id_of(std::uint64_t number) {
+  Uuid id;
+  for (std::size_t i = 0; i < 8; ++i) id.bytes[i] = static_cast<std::uint8_t>(number >> (56U - 8U * i));
+  return id;
+}
+
+pg::Result claim(pg::Connection& connection, std::size_t batch, const Uuid& lease) {
+  return must(
+      connection.exec(kClaim, pg::Params{}.add(static_cast<std::int64_t>(batch)).add(lease), in_time()));
+}
+
+void settle(pg::Connection& connection, const pg::Result& claimed, const Uuid& lease) {
+  pg::Params params;
+  params.begin_array(pg::Type::uuid);
+  for (int row = 0; row < claimed.rows(); ++row) params.push(claimed.get<Uuid>(row, 0));
+  params.end_array().begin_array(pg::Type::int8);
+  for (int row = 0; row < claimed.rows(); ++row) params.push(claimed.get<std::int64_t>(row, 1));
+  params.end_array().add(lease);
+  const pg::Result settled = must(connection.exec(kSettle, params, in_time()));
+  if (settled.rows() != claimed.rows()) throw std::runtime_error("the floor lost a job");
+}
+
+/// Claims a batch and settles it. How many jobs it was.
+std::size_t work(pg::Connection& connection, std::size_t batch) {
+  const Uuid lease = Uuid::random();
+  const pg::Result claimed = claim(connection, batch, lease);
+  if (claimed.rows() > 0) settle(connection, claimed, lease);
+  return static_cast<std::size_t>(claimed.rows());
+}
+
+}  // namespace
+
+Floor::Floor(Server& server) : server_(server), next_id_(0x0190'0000'0000ULL << 16U) {
   server_.script(
       "CREATE SCHEMA floor;"
       "CREATE TABLE floor.jobs (id uuid PRIMARY KEY, state smallint NOT NULL DEFAULT 0,"
@@ -47,7 +100,7 @@ Floor::Floor(Server& server) : server_(server) {
 }
 
 void Floor::fill(std::size_t jobs) {
-  // Ids in the order of time, as the store's are; a moment apart, so that the index of due jobs is in order.
+  // A moment apart, so that the index of due jobs is in order.
   server_.script(
       "TRUNCATE floor.jobs, floor.ledger;"
       "INSERT INTO floor.jobs (id, run_at, payload)"
@@ -57,25 +110,121 @@ void Floor::fill(std::size_t jobs) {
   server_.script("VACUUM ANALYZE floor.jobs");
 }
 
+void Floor::retain(std::size_t jobs) {
+  server_.script(
+      "INSERT INTO floor.ledger (job_id, token, worker)"
+      "SELECT (lpad(to_hex(i), 12, '0') || substr(md5(i::text), 1, 20))::uuid, 1, 'floor'"
+      "  FROM generate_series(1, " +
+      std::to_string(jobs) + ") AS i;");
+  server_.script("VACUUM ANALYZE floor.ledger");
+}
+
 double Floor::drain(std::size_t connections, std::size_t batch) {
-  std::vector<pg::Connection> open;
-  for (std::size_t i = 0; i < connections; ++i) open.push_back(connect_planned(server_));
-  return measure(connections, [&](std::size_t thread) -> std::size_t {
-    pg::Connection& connection = open[thread];
-    const Uuid lease = Uuid::random();
-    const pg::Result claimed = must(
-        connection.exec(kClaim, pg::Params{}.add(static_cast<std::int64_t>(batch)).add(lease), in_time()));
-    if (claimed.rows() == 0) return 0;
+  auto open = connect_planned(server_, connections);
+  return measure(connections, [&](std::size_t thread) { return work(open[thread], batch); });
+}
+
+void Floor::insert(pg::Connection& connection, std::size_t jobs) {
+  const std::uint64_t first = next_id_.fetch_add(jobs);
+  if (jobs < kCopyMin) {
     pg::Params params;
     params.begin_array(pg::Type::uuid);
-    for (int row = 0; row < claimed.rows(); ++row) params.push(claimed.get<Uuid>(row, 0));
-    params.end_array().begin_array(pg::Type::int8);
-    for (int row = 0; row < claimed.rows(); ++row) params.push(claimed.get<std::int64_t>(row, 1));
-    params.end_array().add(lease);
-    const pg::Result settled = must(connection.exec(kSettle, params, in_time()));
-    if (settled.rows() != claimed.rows()) throw std::runtime_error("the floor lost a job");
-    return static_cast<std::size_t>(settled.rows());
+    for (std::size_t i = 0; i < jobs; ++i) params.push(id_of(first + i));
+    params.end_array().add(payload());
+    must(connection.exec(kInsert, params, in_time()));
+    return;
+  }
+  must(connection.copy_in(
+      "COPY floor.jobs (id, payload) FROM STDIN (FORMAT binary)",
+      [&](std::string& buffer) {
+        pg::BinaryCopy rows{buffer};
+        rows.header();
+        for (std::size_t i = 0; i < jobs; ++i) {
+          rows.begin_row(2);
+          rows.add(id_of(first + i)).add(payload());
+        }
+        rows.trailer();
+        return false;
+      },
+      in_time()));
+}
+
+double Floor::enqueue(std::size_t connections, std::size_t batch, std::size_t jobs) {
+  auto open = connect_planned(server_, connections);
+  std::atomic<std::size_t> begun{0};
+  return measure(connections, [&](std::size_t thread) -> std::size_t {
+    if (begun.fetch_add(batch) >= jobs) return 0;
+    insert(open[thread], batch);
+    return batch;
   });
+}
+
+double Floor::sustained(const Sustained& how) {
+  auto open = connect_planned(server_, how.producers + how.consumers);
+  std::atomic<std::size_t> added{0};
+  std::atomic<std::size_t> settled{0};
+  const auto begun = Clock::now();
+  const auto end = begun + how.time;
+  (void)measure(how.producers + how.consumers, [&](std::size_t thread) -> std::size_t {
+    if (Clock::now() >= end) return 0;
+    if (thread >= how.producers) {
+      const std::size_t done = work(open[thread], how.consumer_batch);
+      settled += done;
+      if (done == 0) std::this_thread::yield();
+    } else if (added - settled < how.backlog_max) {
+      added += how.producer_batch;
+      insert(open[thread], how.producer_batch);
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds{500});
+    }
+    return 1;
+  });
+  return static_cast<double>(settled) / std::chrono::duration<double>(Clock::now() - begun).count();
+}
+
+FloorEcho::FloorEcho(Server& server)
+    : producer_(connect_planned(server)), consumer_(connect_planned(server)) {
+  must(consumer_.listen("floor", in_time()));
+  listener_ = std::jthread{[this](const std::stop_token& stop) {
+    try {
+      listen(stop);
+    } catch (...) {
+      const std::lock_guard lock{mutex_};
+      failure_ = std::current_exception();
+      claimed_.notify_one();
+    }
+  }};
+}
+
+FloorEcho::~FloorEcho() = default;
+
+void FloorEcho::listen(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const auto woken = must(consumer_.wait_for_notifications(Clock::now() + std::chrono::milliseconds{200}));
+    if (woken.empty()) continue;
+    const Uuid lease = Uuid::random();
+    const pg::Result job = claim(consumer_, 1, lease);
+    const auto now = Clock::now();
+    if (job.rows() == 0) continue;
+    {
+      const std::lock_guard lock{mutex_};
+      moments_.push_back(now);
+    }
+    claimed_.notify_one();
+    settle(consumer_, job, lease);
+  }
+}
+
+std::chrono::duration<double, std::milli> FloorEcho::once() {
+  const auto before = Clock::now();
+  must(producer_.exec(kInsertAndNotify, pg::Params{}.add(Uuid::random()).add(payload()), in_time()));
+  std::unique_lock lock{mutex_};
+  if (!claimed_.wait_for(lock, std::chrono::minutes{1}, [&] { return !moments_.empty() || failure_; }))
+    throw std::runtime_error("the floor's listener was not woken");
+  if (failure_) std::rethrow_exception(failure_);
+  const auto claimed = moments_.back();
+  moments_.clear();
+  return claimed - before;
 }
 
 }  // namespace faultline::bench

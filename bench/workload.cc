@@ -1,20 +1,23 @@
-#include "workload.h"
+#include "bench/workload.h"
 
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
+#include <cmath>
+#include <exception>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
-#include "schema/migrator.h"
-
 namespace faultline::bench {
-namespace {
 
-pg::Connection open(const std::string& dsn) { return must(pg::Connection::open({.dsn = dsn}, in_time())); }
-
-}  // namespace
+std::function<std::optional<NewJob>()> bench_jobs(std::size_t count) {
+  return [left = count, job = bench_job()]() mutable -> std::optional<NewJob> {
+    if (left == 0) return std::nullopt;
+    --left;
+    return job;
+  };
+}
 
 double measure(std::size_t threads, const std::function<std::size_t(std::size_t thread)>& work) {
   std::atomic<std::size_t> jobs{0};
@@ -33,10 +36,10 @@ double measure(std::size_t threads, const std::function<std::size_t(std::size_t 
       }
     });
   }
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = Clock::now();
   start.arrive_and_wait();
   running.clear();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  const std::chrono::duration<double> took = Clock::now() - begun;
   if (failure) std::rethrow_exception(failure);
   return static_cast<double>(jobs) / took.count();
 }
@@ -47,37 +50,12 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-Server::Server() {
-  std::string name = (std::filesystem::temp_directory_path() / "faultline-bench-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary directory");
-  directory_ = name;
-  // The server's user must be able to reach its data directory through this one.
-  using std::filesystem::perms;
-  std::filesystem::permissions(directory_, perms::owner_all | perms::group_read | perms::group_exec |
-                                               perms::others_read | perms::others_exec);
-  server_ = must(PrivatePostgres::start({.data_dir = directory_ / "data"}));
-  admin_ = connect();
-  must(schema::migrate(*admin_, {}, in_time()));
+double quantile(std::vector<double> values, double share) {
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+  const std::size_t index = std::clamp<std::size_t>(rank, 1, values.size()) - 1;
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(index));
+  return values[index];
 }
-
-Server::~Server() {
-  admin_.reset();
-  server_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
-}
-
-std::string Server::make_database(const std::string& name) {
-  script("CREATE DATABASE " + name);
-  std::string dsn = server_->dsn_for(name);
-  pg::Connection connection = open(dsn);
-  must(schema::migrate(connection, {}, in_time()));
-  return dsn;
-}
-
-pg::Connection Server::connect() const { return open(server_->dsn()); }
-
-void Server::script(const std::string& sql) { must(admin_->exec_script(sql, in_time())); }
 
 std::size_t peak_memory_kib() {
   std::ifstream status{"/proc/self/status"};

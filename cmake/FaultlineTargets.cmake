@@ -51,10 +51,10 @@ endfunction()
 
 # Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
 function(faultline_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE faultline_options ${ARG_DEPENDS} faultline_test_support)
   faultline_precompiled_headers(${name} test)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 FIXTURES_REQUIRED test_server)
+    PROPERTIES TIMEOUT 300 FIXTURES_REQUIRED test_server LABELS "${ARG_LABELS}")
 endfunction()

@@ -43,7 +43,9 @@ check_include() {
       [ "$folder" = pg ] || problem "$file:$line: only src/pg includes libpq: $target"
       ;;
     \<*[./]*)
-      [ "$folder" != faultline ] || problem "$file:$line: the public API includes standard headers only: $target"
+      # json.h alone is for programs that use nlohmann-json.
+      [ "$folder" != faultline ] || [[ $file == */json.h && $target == \<nlohmann/* ]] ||
+        problem "$file:$line: the public API includes standard headers only: $target"
       ;;
     \"*/*)
       local other=${target#\"}

@@ -18,8 +18,8 @@ common=$(clang-tidy-19 --version | cat - .clang-tidy | sha256sum)
 # "includer included" for every quoted include that names a file of ours; where it lies does not matter for a key.
 declare -A includes
 while IFS=: read -r file target; do
-  for folder in src include tests bench "${build#"$root/"}/sql/generated"; do
-    [ -f "$folder/$target" ] && includes[$file]+=" $folder/$target"
+  for folder in "" src/ include/ tests/ "${build#"$root/"}/sql/generated/"; do
+    [ -f "$folder$target" ] && includes[$file]+=" $folder$target"
   done
 done < <(cxx_files . | tr '\n' '\0' | xargs -0 grep -HE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' |
   sed -E 's/^([^:]+):[^"]*"([^"]*)".*/\1:\2/')

@@ -11,6 +11,8 @@ namespace faultline::cli {
 using Action = std::function<Expected<Answer>(Context&)>;
 
 /// Each adds one subcommand, and sets `chosen` when it is the one on the command line.
+void add_drill_command(CLI::App& app, Action& chosen);
+void add_bench_command(CLI::App& app, Action& chosen);
 void add_migrate_command(CLI::App& app, Action& chosen);
 void add_pg_command(CLI::App& app, Action& chosen);
 void add_version_command(CLI::App& app, Action& chosen);

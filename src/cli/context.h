@@ -41,6 +41,8 @@ class Context {
   [[nodiscard]] Expected<void> close();
   /// From the signal's thread, while a command may be running: ends its wait or its connection.
   void interrupt();
+  /// Asked to stop by `interrupt`, before the private PostgreSQL is left.
+  [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
   [[nodiscard]] bool interrupted() const { return stop_.stop_requested(); }
 
  private:

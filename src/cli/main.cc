@@ -53,6 +53,7 @@ int run(const Action& action, const GlobalOptions& options) {
   const auto answer = action(context);
   if (answer) {
     output.print(*answer);
+    code = answer->exit_code;
   } else {
     tell(answer.error());
   }
@@ -69,6 +70,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   add_global_options(app, options);
+  add_drill_command(app, chosen);
+  add_bench_command(app, chosen);
   add_migrate_command(app, chosen);
   add_pg_command(app, chosen);
   add_version_command(app, chosen);

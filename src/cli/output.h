@@ -26,6 +26,7 @@ using Expected = std::expected<T, Failure>;
 struct Answer {
   std::string text;
   nlohmann::json json;
+  ExitCode exit_code = ExitCode::ok;  ///< `failure` where the answer itself is bad news
 };
 
 /// Writes answers to standard output and failures to standard error, in the form that was asked for.

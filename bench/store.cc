@@ -1,16 +1,12 @@
-// The store beside a hand-written floor, on a durable PostgreSQL of its own, both measured in the same run.
+#include "bench/store.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <iostream>
+#include <cmath>
 #include <map>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
-#include "floor.h"
+#include "bench/floor.h"
+#include "faultline/store.h"
 #include "pg/binary_copy.h"
-#include "workload.h"
 
 namespace faultline::bench {
 namespace {
@@ -19,8 +15,8 @@ using nlohmann::json;
 
 class StoreBench {
  public:
-  StoreBench(Server& server, std::size_t rounds, bool quiet)
-      : server_(server), floor_(server), rounds_(rounds), quiet_(quiet) {}
+  StoreBench(Server& server, const StoreBenchOptions& options, const Say& say)
+      : server_(server), floor_(server), rounds_(options.rounds), scale_(options.scale), say_(say) {}
 
   json run() {
     json report;
@@ -34,8 +30,8 @@ class StoreBench {
   }
 
  private:
-  void say(const std::string& text) const {
-    if (!quiet_) std::cerr << text << '\n' << std::flush;
+  [[nodiscard]] std::size_t scaled(std::size_t jobs) const {
+    return std::max<std::size_t>(static_cast<std::size_t>(std::ceil(scale_ * static_cast<double>(jobs))), 1);
   }
 
   Store open(std::size_t connections) const { return open(connections, server_.dsn()); }
@@ -44,20 +40,7 @@ class StoreBench {
         {.database = dsn, .connections_max = connections, .call_timeout = std::chrono::minutes{5}}));
   }
 
-  void clear() {
-    server_.script("TRUNCATE faultline.ledger, faultline.grants, faultline.tallies");
-    server_.script("VACUUM ANALYZE faultline.jobs");
-  }
-
-  void fill(Store& store, std::size_t jobs) {
-    std::size_t left = jobs;
-    const NewJob job{.kind = "bench", .payload = std::string{kPayload}};
-    must(store.enqueue_bulk([&]() -> std::optional<NewJob> {
-      if (left == 0) return std::nullopt;
-      --left;
-      return job;
-    }));
-  }
+  static void fill(Store& store, std::size_t jobs) { must(store.enqueue_bulk(bench_jobs(jobs))); }
 
   /// Jobs per second of claim and settle, each a commit of its own.
   double drain(Store& store, std::size_t connections, std::size_t batch) {
@@ -86,14 +69,14 @@ class StoreBench {
     });
   }
 
-  static std::size_t jobs_for(std::size_t batch) {
+  [[nodiscard]] std::size_t jobs_for(std::size_t batch) const {
     static const std::map<std::size_t, std::size_t> jobs{
         {1, 2'000}, {10, 15'000}, {100, 60'000}, {500, 80'000}};
-    return jobs.at(batch);
+    return scaled(jobs.at(batch));
   }
 
   double measured_drain(std::size_t connections, std::size_t batch, std::size_t jobs) {
-    clear();
+    server_.clear();
     Store store = open(connections);
     fill(store, jobs);
     return drain(store, connections, batch);
@@ -110,9 +93,9 @@ class StoreBench {
                         {"connections", connections},
                         {"store", std::round(ours)},
                         {"floor", std::round(floor)}});
-        say("batch " + std::to_string(batch) + ", " + std::to_string(connections) +
-            " connections: " + std::to_string(static_cast<long>(ours)) + " jobs/s, floor " +
-            std::to_string(static_cast<long>(floor)));
+        say_("batch " + std::to_string(batch) + ", " + std::to_string(connections) +
+             " connections: " + std::to_string(static_cast<long>(ours)) + " jobs/s, floor " +
+             std::to_string(static_cast<long>(floor)));
       }
     }
     return rows;
@@ -123,7 +106,7 @@ class StoreBench {
   /// ratios: what disturbs the machine disturbs all.
   void compare_with_floor(json& report, std::size_t batch) {
     constexpr std::size_t connections = 4;
-    constexpr std::size_t jobs = 120'000;
+    const std::size_t jobs = scaled(120'000);
     std::vector<double> together;
     std::vector<double> apart;
     std::vector<double> floors;
@@ -133,7 +116,7 @@ class StoreBench {
       apart.push_back(measured_drain(connections, batch, jobs));
       floor_.fill(jobs);
       floors.push_back(floor_.drain(connections, batch));
-      clear();
+      server_.clear();
       Store store = open(connections);
       fill(store, jobs);
       together.push_back(drain_by_exchange(store, connections, batch));
@@ -146,8 +129,8 @@ class StoreBench {
     report["floor_" + suffix + "_jobs_per_s"] = std::round(median(floors));
     report["claim_settle_vs_floor_" + suffix] = median(together_ratios);
     report["claim_then_settle_vs_floor_" + suffix] = median(apart_ratios);
-    say("batch " + suffix + ": " + std::to_string(median(together_ratios)) + " of the floor, apart " +
-        std::to_string(median(apart_ratios)));
+    say_("batch " + suffix + ": " + std::to_string(median(together_ratios)) + " of the floor, apart " +
+         std::to_string(median(apart_ratios)));
   }
 
   /// A plain COPY of the same rows into the same table.
@@ -185,19 +168,14 @@ class StoreBench {
     });
   }
 
-  void forget_jobs() {
-    server_.script("DELETE FROM faultline.jobs WHERE queue <> ''");
-    clear();
-  }
-
   void compare_enqueue(json& report) {
-    constexpr std::size_t jobs = 200'000;
+    const std::size_t jobs = scaled(200'000);
     std::vector<double> ours;
     std::vector<double> raw;
     std::vector<double> ratios;
     std::vector<double> batches;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      forget_jobs();
+      server_.clear();
       Store store = open(1);
       bool filled = false;
       ours.push_back(measure(1, [&](std::size_t) -> std::size_t {
@@ -205,10 +183,10 @@ class StoreBench {
         fill(store, jobs);
         return jobs;
       }));
-      forget_jobs();
+      server_.clear();
       raw.push_back(raw_copy(jobs));
-      forget_jobs();
-      const std::vector<NewJob> batch(1'000, NewJob{.kind = "bench", .payload = std::string{kPayload}});
+      server_.clear();
+      const std::vector<NewJob> batch(1'000, bench_job());
       std::size_t sent = 0;
       batches.push_back(measure(1, [&](std::size_t) -> std::size_t {
         if (sent == 50) return 0;
@@ -217,12 +195,12 @@ class StoreBench {
       }));
       ratios.push_back(ours.back() / raw.back());
     }
-    forget_jobs();
+    server_.clear();
     report["enqueue_bulk_jobs_per_s"] = std::round(median(ours));
     report["enqueue_batch_1000_jobs_per_s"] = std::round(median(batches));
     report["raw_copy_jobs_per_s"] = std::round(median(raw));
     report["enqueue_vs_copy"] = median(ratios);
-    say("enqueue: " + std::to_string(median(ratios)) + " of a raw COPY");
+    say_("enqueue: " + std::to_string(median(ratios)) + " of a raw COPY");
   }
 
   double long_drain(std::size_t jobs, const std::string& dsn) {
@@ -233,14 +211,14 @@ class StoreBench {
 
   /// A snapshot that is held keeps every dead row and index entry of the drain in place.
   void compare_snapshot(json& report) {
-    constexpr std::size_t jobs = 150'000;
+    const std::size_t jobs = scaled(150'000);
     std::vector<double> plain;
     std::vector<double> held;
     std::vector<double> ratios;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      clear();
+      server_.clear();
       plain.push_back(long_drain(jobs, server_.dsn()));
-      clear();
+      server_.clear();
       pg::Connection holder = server_.connect();
       must(holder.exec_script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM faultline.jobs",
                               in_time()));
@@ -251,30 +229,20 @@ class StoreBench {
     report["plain_jobs_per_s"] = std::round(median(plain));
     report["snapshot_jobs_per_s"] = std::round(median(held));
     report["snapshot_vs_plain"] = median(ratios);
-    say("with a held snapshot: " + std::to_string(median(ratios)) + " of without");
+    say_("with a held snapshot: " + std::to_string(median(ratios)) + " of without");
   }
 
   /// Two databases that differ by a million finished jobs, drained in turns.
   void compare_retained(json& report) {
-    constexpr std::size_t jobs = 100'000;
-    const std::string with_retained = server_.make_database("retained");
+    const std::size_t jobs = scaled(100'000);
+    const std::string with_retained = server_.make_database();
+    retain(with_retained, scaled(1'000'000));
     pg::Connection connection = must(pg::Connection::open({.dsn = with_retained}, in_time()));
-    must(connection.exec_script(
-        "INSERT INTO faultline.ledger (bucket, job_id, token, lease_id, attempt, outcome, state, requeues, "
-        "queue,"
-        "    worker, started_at, priority, delivery, encoding, run_at, created_at, kind, payload)"
-        "SELECT 0, (lpad(to_hex(i), 12, '0') || substr(md5(i::text), 1, 16) || '0000')::uuid, 1, "
-        "       gen_random_uuid(), 1, 'succeeded', 'succeeded', 0, 'default', 'bench', now(), 5, "
-        "'at_least_once',"
-        "       'json', now(), now(), 'bench', '" +
-            std::string{kPayload} + "'::bytea FROM generate_series(1, 1000000) AS i",
-        in_time()));
-    must(connection.exec_script("VACUUM ANALYZE faultline.ledger", in_time()));
     std::vector<double> plain;
     std::vector<double> retained;
     std::vector<double> ratios;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      clear();
+      server_.clear();
       plain.push_back(long_drain(jobs, server_.dsn()));
       must(connection.exec_script("VACUUM ANALYZE faultline.jobs", in_time()));
       retained.push_back(long_drain(jobs, with_retained));
@@ -282,51 +250,43 @@ class StoreBench {
     }
     report["retained_jobs_per_s"] = std::round(median(retained));
     report["retained_vs_plain"] = median(ratios);
-    say("with a million finished jobs: " + std::to_string(median(ratios)) + " of without");
-    clear();
+    say_("with a million finished jobs: " + std::to_string(median(ratios)) + " of without");
+    server_.clear();
   }
 
   void enqueue_million(json& report) {
     Store store = open(1);
     const std::size_t before = peak_memory_kib();
-    fill(store, 1'000'000);
+    fill(store, scaled(1'000'000));
     report["enqueue_million_memory_growth_kib"] = peak_memory_kib() - before;
   }
 
   Server& server_;
   Floor floor_;
   std::size_t rounds_;
-  bool quiet_;
+  double scale_;
+  const Say& say_;
 };
 
 }  // namespace
-}  // namespace faultline::bench
 
-int main(int argc, char** argv) {
-  CLI::App app{
-      "The store beside a hand-written floor, both measured in this run, on a durable PostgreSQL of its "
-      "own.\n"
-      "claim_settle: the settlement of a batch and the claim of the next in one commit, as a worker does "
-      "it;\n"
-      "claim_then_settle: each in a commit of its own, as the floor does it. Ratios are medians of the "
-      "rounds."};
-  bool as_json = false;
-  std::size_t rounds = 5;
-  app.add_flag("--json", as_json, "print one JSON object");
-  app.add_option("--rounds", rounds, "how often each comparison is measured; the median counts")
-      ->check(CLI::Range(1, 99));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    faultline::bench::Server server;
-    const nlohmann::json report = faultline::bench::StoreBench{server, rounds, as_json}.run();
-    std::cout << (as_json ? report.dump() : report.dump(2)) << '\n' << std::flush;
-  } catch (const std::exception& error) {
-    std::cerr << "store_bench: " << error.what() << '\n' << std::flush;
-    return 1;
-  }
-  return 0;
+nlohmann::json compare_store(Server& server, const StoreBenchOptions& options, const Say& say) {
+  return StoreBench{server, options, say}.run();
 }
+
+void retain(const std::string& dsn, std::size_t jobs) {
+  pg::Connection connection = must(pg::Connection::open({.dsn = dsn}, in_time()));
+  must(connection.exec_script(
+      "INSERT INTO faultline.ledger (bucket, job_id, token, lease_id, attempt, outcome, state, requeues, "
+      "queue,"
+      "    worker, started_at, priority, delivery, encoding, run_at, created_at, kind, payload)"
+      "SELECT 0, (lpad(to_hex(i), 12, '0') || substr(md5(i::text), 1, 16) || '0000')::uuid, 1,"
+      "       gen_random_uuid(), 1, 'succeeded', 'succeeded', 0, 'default', 'bench', now(), 5, "
+      "'at_least_once',"
+      "       'json', now(), now(), 'bench', '" +
+          std::string{kPayload} + "'::bytea FROM generate_series(1, " + std::to_string(jobs) + ") AS i",
+      in_time()));
+  must(connection.exec_script("VACUUM ANALYZE faultline.ledger", in_time()));
+}
+
+}  // namespace faultline::bench

@@ -1,0 +1,56 @@
+#include "bench/drain.h"
+
+#include "bench/floor.h"
+#include "faultline/client.h"
+
+namespace faultline::bench {
+namespace {
+
+constexpr std::size_t kFloorBatch = 500;
+
+double drain_once(Server& server, const DrainOptions& options) {
+  server.clear();
+  auto client =
+      must(Client::open(ClientOptions{.database = server.dsn(), .call_timeout = std::chrono::minutes{10}}));
+  must(client.enqueue_bulk(bench_jobs(options.jobs)));
+  Fleet fleet{server.dsn(), options.fleet, [](Context&) {}};
+  const auto begun = Clock::now();
+  fleet.start();
+  fleet.wait_for_settled(options.jobs);
+  const std::chrono::duration<double> took = Clock::now() - begun;
+  fleet.stop();
+  for (const QueueCounts& queue : must(client.counts("default"))) {
+    if (queue.available > 0 || queue.running > 0) throw std::runtime_error("a job was left behind");
+  }
+  return static_cast<double>(options.jobs) / took.count();
+}
+
+}  // namespace
+
+Report drain(Server& server, const DrainOptions& options, const Say& say) {
+  Floor floor{server};
+  const std::size_t connections = options.fleet.workers * options.fleet.connections;
+  std::vector<double> ours;
+  std::vector<double> floors;
+  std::vector<double> ratios;
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    say("draining " + std::to_string(options.jobs) + " jobs, then as many by hand");
+    ours.push_back(drain_once(server, options));
+    floor.fill(options.jobs);
+    floors.push_back(floor.drain(connections, kFloorBatch));
+    ratios.push_back(ours.back() / floors.back());
+  }
+  Report report{"drain: " + std::to_string(options.jobs) +
+                " jobs that were waiting, with handlers that do nothing"};
+  report.add_number("jobs_per_s", median(ours), 0, "from the workers' start to the last commit")
+      .add_number("floor_jobs_per_s", median(floors), 0,
+                  "claim and settle by hand, batches of " + std::to_string(kFloorBatch) + ", " +
+                      std::to_string(connections) + " connections")
+      .add_number("vs_floor", median(ratios), 3)
+      .add("jobs", options.jobs)
+      .add("rounds", options.rounds);
+  add_to(report, options.fleet);
+  return report;
+}
+
+}  // namespace faultline::bench

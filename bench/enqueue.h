@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+#include "bench/report.h"
+#include "bench/server.h"
+#include "bench/workload.h"
+
+namespace faultline::bench {
+
+struct EnqueueOptions {
+  std::size_t batch = 1'000;
+  std::size_t connections = 2;
+  std::size_t jobs = 300'000;
+  std::size_t rounds = 1;
+};
+
+/// How fast a producer adds jobs: on several connections, each batch a commit.
+[[nodiscard]] Report enqueue(Server& server, const EnqueueOptions& options, const Say& say);
+
+}  // namespace faultline::bench

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "bench/fleet.h"
+#include "bench/server.h"
+#include "bench/workload.h"
+
+namespace faultline::bench {
+
+struct LatencyOptions {
+  std::size_t jobs = 500;
+  std::chrono::milliseconds pause_max{30};  ///< between two jobs, at random
+  FleetOptions fleet;
+};
+
+/// How soon a job begins on an idle system: one job at a time, with a random pause before each.
+[[nodiscard]] Report latency(Server& server, const LatencyOptions& options, const Say& say);
+
+}  // namespace faultline::bench

@@ -10,8 +10,7 @@ constexpr std::size_t kFloorBatch = 500;
 
 double drain_once(Server& server, const DrainOptions& options) {
   server.clear();
-  auto client =
-      must(Client::open(ClientOptions{.database = server.dsn(), .call_timeout = std::chrono::minutes{10}}));
+  auto client = must(Client::open({.database = server.dsn(), .call_timeout = std::chrono::minutes{10}}));
   must(client.enqueue_bulk(bench_jobs(options.jobs)));
   Fleet fleet{server.dsn(), options.fleet, [](Context&) {}};
   const auto begun = Clock::now();

@@ -10,8 +10,7 @@ namespace {
 
 double enqueue_once(Server& server, const EnqueueOptions& options) {
   server.clear();
-  auto client =
-      must(Client::open(ClientOptions{.database = server.dsn(), .connections_max = options.connections}));
+  auto client = must(Client::open({.database = server.dsn(), .connections_max = options.connections}));
   const std::vector<NewJob> batch(options.batch, bench_job());
   std::atomic<std::size_t> begun{0};
   return measure(options.connections, [&](std::size_t) -> std::size_t {

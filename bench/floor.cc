@@ -170,7 +170,7 @@ double Floor::sustained(const Sustained& how) {
     if (thread >= how.producers) {
       const std::size_t done = work(open[thread], how.consumer_batch);
       settled += done;
-      if (done == 0) std::this_thread::yield();
+      if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
     } else if (added - settled < how.backlog_max) {
       added += how.producer_batch;
       insert(open[thread], how.producer_batch);

@@ -49,7 +49,7 @@ Samples sample(Server& server, const LatencyOptions& options) {
   Bell bell;
   Fleet fleet{server.dsn(), options.fleet, [&bell](Context&) { bell.ring(); }};
   fleet.start();
-  auto client = must(Client::open(server.dsn()));
+  auto client = must(Client::open({.database = server.dsn()}));
   std::mt19937 random{std::random_device{}()};
   std::uniform_real_distribution<double> pause{0, static_cast<double>(options.pause_max.count())};
   const auto rest = [&] { std::this_thread::sleep_for(Millis{pause(random)}); };

@@ -25,8 +25,7 @@ class HeldSnapshot {
 };
 
 double sustain(Server& server, const SustainedOptions& options) {
-  auto client =
-      must(Client::open(ClientOptions{.database = server.dsn(), .connections_max = options.producers}));
+  auto client = must(Client::open({.database = server.dsn(), .connections_max = options.producers}));
   Fleet fleet{server.dsn(), options.fleet, [](Context&) {}};
   fleet.start();
   const std::vector<NewJob> batch(options.batch, bench_job());

@@ -126,7 +126,7 @@ class Check {
         continue;
       }
       if (late.reply.status == Verdict::Status::unknown) {
-        violated(Kind::other, what + ", got no answer");
+        violated(Kind::other, what + ", was not refused but got an error: " + late.reply.error);
         continue;
       }
       if (!is_a_right_answer(late)) {

@@ -14,7 +14,8 @@ namespace faultline::drills {
 /// How a call on a lease was answered.
 struct Reply {
   Verdict::Status status = Verdict::Status::committed;
-  Stale stale{};  ///< when stale
+  Stale stale{};        ///< when stale
+  std::string error{};  ///< when unknown
 };
 
 /// One write of a worker whose lease was lost, and what it was told.

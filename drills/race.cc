@@ -40,7 +40,7 @@ Reply transact(Store& store, const Lease& lease, const std::string& result) {
   })));
 }
 
-Reply write_late(Store& store, const Lease& lease, std::size_t worker, Verb verb) {
+Reply call_late(Store& store, const Lease& lease, std::size_t worker, Verb verb) {
   switch (verb) {
     case Verb::complete:
       return settle(store, lease, Outcome::success("late, by " + lease.worker));
@@ -82,7 +82,16 @@ Reply write_late(Store& store, const Lease& lease, std::size_t worker, Verb verb
   throw DrillError("there is no such verb");
 }
 
-/// A write under a lost lease was accepted: from here on nothing is as planned.
+/// An error is an answer too, and a wrong one: a late write is to be refused.
+Reply write_late(Store& store, const Lease& lease, std::size_t worker, Verb verb) {
+  try {
+    return call_late(store, lease, worker, verb);
+  } catch (const DrillError& error) {
+    return {.status = Verdict::Status::unknown, .error = error.what()};
+  }
+}
+
+/// A write under a lost lease was not refused: from here on nothing is as planned.
 struct BrokenOff {};
 
 class Race {
@@ -246,7 +255,7 @@ class Race {
     for (const Verb verb : comeback.verbs) {
       const Reply reply = write_late(lane_.workers.at(comeback.worker), lease, comeback.worker, verb);
       tell_of(verb, lease, reply);
-      if (reply.status == Verdict::Status::committed) broken_ = true;
+      if (reply.status != Verdict::Status::stale) broken_ = true;
       const std::lock_guard lock{mutex_};
       history_.late_writes.push_back({.lease = lease, .verb = verb, .comeback = comeback, .reply = reply});
     }
@@ -255,7 +264,9 @@ class Race {
   void tell_of(Verb verb, const Lease& lease, const Reply& reply) {
     std::vector<std::pair<std::string, std::string>> fields{{"verb", std::string{to_string(verb)}}};
     if (reply.status != Verdict::Status::stale) {
-      tell("stale_write_accepted", Severity::error, lease.worker, lease.token, std::move(fields));
+      if (!reply.error.empty()) fields.emplace_back("error", reply.error);
+      tell(reply.error.empty() ? "stale_write_accepted" : "stale_write_failed", Severity::error, lease.worker,
+           lease.token, std::move(fields));
       return;
     }
     fields.emplace_back("reason", to_string(reply.stale.reason));

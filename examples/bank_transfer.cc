@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   sql("INSERT INTO accounts VALUES ('alice', 100), ('bob', 0)");
   const std::string balances = "SELECT string_agg(name || ' ' || balance, ', ' ORDER BY name) FROM accounts";
 
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
   const Transfer transfer{.from = "alice", .to = "bob", .amount = 30};
   const auto job = must(
       client.enqueue(faultline::json_job("transfer", transfer, {.lease_ttl = 500ms, .backoff_base = 0ms})));

@@ -31,7 +31,7 @@ void sleep_unless_stopped(Context& ctx, std::chrono::milliseconds time) {
 
 int main(int argc, char** argv) {
   const std::string database = example::database_url(argc, argv);
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
 
   // A handler that runs longer than `drain_max` is given back while it runs; nothing it does can be committed
   // then.

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   worker.handle("greet", json_handler<Greeting>([](const Greeting& who) { return "hello, " + who.name; }));
   must(worker.start());
 
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
   const auto added = must(client.enqueue(json_job("greet", Greeting{"world"})));
   std::cout << *must(client.await(added.job, 10s)).result << '\n';
 }

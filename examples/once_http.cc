@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   });
 
   must(worker.start());
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
   for (const char* kind : {"charge", "charge-carefully"}) {
     const auto added = must(client.enqueue({.kind = kind, .backoff_base = 10ms}));
     const auto job = must(client.await(added.job, 30s));

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   });
 
   must(worker.start());
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
   const auto follow = [&](faultline::JobId id) {
     const auto job = must(client.await(id, 30s));
     std::cout << "  " << job.kind << " " << to_string(job.state) << ": "

@@ -11,7 +11,7 @@ using example::must;
 
 int main(int argc, char** argv) {
   const std::string database = example::database_url(argc, argv);
-  faultline::Client client = must(faultline::Client::open(database));
+  faultline::Client client = must(faultline::Client::open({.database = database}));
   const example::Sql sql{database};  // a PGconn* of the program's own
 
   const auto place_order = [&](int order) {

@@ -27,9 +27,6 @@ class Client {
  public:
   /// Connects, and refuses a database whose schema is not the one that this library speaks.
   [[nodiscard]] static Expected<Client> open(ClientOptions options);
-  [[nodiscard]] static Expected<Client> open(std::string database) {
-    return open(ClientOptions{.database = std::move(database)});
-  }
 
   /// Adds one job, or returns the one that its idempotency key names.
   [[nodiscard]] Expected<Submission> enqueue(const NewJob& job);

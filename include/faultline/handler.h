@@ -191,8 +191,8 @@ class Context {
     return once_with(key, as_step(step), Unknown::run, {});
   }
   template <class F>
-  std::string once(std::string_view key, const F& step, Reconcile reconcile) {
-    return once_with(key, as_step(step), Unknown::ask, std::move(reconcile));
+  std::string once(std::string_view key, const F& step, const Reconcile& reconcile) {
+    return once_with(key, as_step(step), Unknown::ask, reconcile);
   }
   /// The same in every attempt of this job: what the other side of a `once` step should deduplicate by.
   [[nodiscard]] std::string effect_id(std::string_view key) const;

@@ -65,7 +65,7 @@ enum class Encoding { json, bytes };
 /// A job to be added. What is not set is as the queue says.
 struct NewJob {
   std::string queue = "default";
-  std::string kind;
+  std::string kind{};
   std::string payload = "null";
   Encoding encoding = Encoding::json;
   int priority = 5;  ///< 0 runs first, 9 last
@@ -110,6 +110,7 @@ struct ClaimedJob {
   DatabaseTime run_at;
   DatabaseTime created_at;
   std::optional<std::chrono::milliseconds> run_max{};
+  Delivery delivery = Delivery::at_least_once;
   std::vector<std::string> tags{};
 };
 

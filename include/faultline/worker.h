@@ -44,15 +44,16 @@ struct WorkerOptions {
 /// How a worker's life ended.
 struct DrainReport {
   std::size_t released = 0;  ///< jobs given back, for others to take at once
-  std::size_t abandoned =
-      0;  ///< handlers that were still running at the deadline; their jobs are among `released`
+  /// Handlers that were still running at the deadline. Their jobs are among `released`, unless they must not
+  /// run twice: then their leases run out.
+  std::size_t abandoned = 0;
   std::size_t unsettled = 0;  ///< outcomes that could not be written down; their leases run out
 };
 
 struct WorkerStats {
   std::uint64_t claimed = 0;
   std::uint64_t settled = 0;  ///< committed outcomes of any kind
-  std::uint64_t stale = 0;    ///< refused settlements
+  std::uint64_t stale = 0;    ///< refused writes, of handlers too
   std::size_t running = 0;    ///< handlers, now
   std::size_t waiting = 0;    ///< claimed jobs that wait for a slot, now
 };
@@ -73,7 +74,8 @@ class Worker {
   /// afterwards. A process that cannot wait for them ends with std::_Exit.
   ~Worker();
 
-  /// Before it starts. A job of a kind that has no handler fails, and is tried again: another worker may have one.
+  /// Before it starts. A job of a kind that has no handler fails, and is tried again: another worker may have
+  /// one.
   Worker& handle(std::string kind, Handler handler);
 
   /// Connects and begins to work. An error says what is wrong; once started, the worker survives the

@@ -1,21 +1,19 @@
--- Takes back announced effects that certainly did not happen, under the good lease that announced them. One that
--- another attempt announced, or that was recorded, stays. What does not come back was refused.
+-- Takes back an announced effect that certainly did not happen, under the good lease that announced it. One that
+-- another attempt announced, or that was recorded, stays. No row: the lease is not good, and nothing was done.
 --
--- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 keys
+-- One effect, because a batch would be joined, and the effects are few enough that the planner might walk them all.
+--
+-- $1 bucket  $2 job  $3 token  $4 lease id  $5 key
 WITH held AS MATERIALIZED (
-    SELECT j.id, j.token, j.lease_id, j.lease_expires_at, mine.key
-      FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[]) AS mine(id, token, lease_id, key)
-     CROSS JOIN LATERAL (
-           SELECT t.id, t.token, t.lease_id, t.lease_expires_at FROM faultline.jobs t
-            WHERE t.bucket = $1::smallint AND t.id = mine.id
-              AND t.token = mine.token AND t.lease_id = mine.lease_id AND t.lease_expires_at > faultline.clock()
-              FOR UPDATE) AS j
+    SELECT j.id, j.lease_expires_at
+      FROM faultline.jobs j
+     WHERE j.bucket = $1::smallint AND j.id = $2::uuid AND j.token = $3::bigint AND j.lease_id = $4::uuid
+       AND j.lease_expires_at > faultline.clock()
+       FOR UPDATE
 ), forgotten AS (
     DELETE FROM faultline.effects e
-     USING held h
-     -- The jobs twice, so that whichever side the planner begins with, it looks them up.
-     WHERE e.bucket = $1::smallint AND e.job_id = ANY ($2::uuid[]) AND e.job_id = h.id AND e.key = h.key
-       AND e.token = h.token AND e.lease_id = h.lease_id AND e.recorded_at IS NULL
+     WHERE e.bucket = $1::smallint AND e.job_id = $2::uuid AND e.key = $5::text
+       AND e.token = $3::bigint AND e.lease_id = $4::uuid AND e.recorded_at IS NULL
+       AND EXISTS (SELECT FROM held)
 )
-SELECT h.id, h.key, (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM held first)
-  FROM held h
+SELECT h.id, faultline.still_in_time(h.lease_expires_at) FROM held h

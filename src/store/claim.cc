@@ -25,6 +25,7 @@ enum Column : int {
   run_max_ms,
   requeues,
   is_bytes,
+  delivery,
   kind,
   payload,
   tags,
@@ -44,6 +45,8 @@ ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg:
   const pg::BytesView payload = rows.get<pg::BytesView>(row, column::payload);
   job.payload.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
   job.encoding = rows.get<bool>(row, column::is_bytes) ? Encoding::bytes : Encoding::json;
+  job.delivery =
+      parse_delivery(rows.get<std::string_view>(row, column::delivery)).value_or(Delivery::at_least_once);
   job.priority = static_cast<int>(rows.get<std::int64_t>(row, column::priority));
   job.attempt = static_cast<int>(rows.get<std::int64_t>(row, column::attempt));
   job.attempts_max = static_cast<int>(rows.get<std::int64_t>(row, column::attempts_max));

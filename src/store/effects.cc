@@ -156,17 +156,17 @@ Expected<std::vector<Verdict>> forget_effects(Backend& backend, std::span<const 
   return batch.run(
       [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
         add_lock(batch, bucket, indices, unit);
-        pg::Params params = batch.fence_params(bucket, indices);
-        params.add_array(pg::Type::text, indices,
-                         [&](std::size_t i) { return std::string_view{keys[i].key}; });
-        unit.add(sql::kEffectsForget, std::move(params));
+        for (const std::size_t i : indices) {
+          const Lease& lease = keys[i].lease;
+          pg::Params params;
+          params.add(bucket).add(lease.job.value).add(lease.token.value).add(lease.lease_id).add(keys[i].key);
+          unit.add(sql::kEffectsForget, std::move(params));
+        }
       },
       [&](std::span<const pg::Result> results, Indices indices, bool, std::vector<std::size_t>& acted) {
-        const pg::Result& rows = results.back();
-        for (int row = 0; row < rows.rows(); ++row) {
-          const auto index =
-              find_item(keys, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
-          if (index) acted.push_back(*index);
+        // The first result is the lock's.
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+          if (results[i + 1].rows() > 0) acted.push_back(indices[i]);
         }
       },
       deadline);

@@ -20,8 +20,9 @@ using Clock = std::chrono::steady_clock;
 class Batch;
 
 /// A claimed job, from the claim to the end of its settlement. Its deadline is this process's monotonic
-/// clock at the moment before the claim, or the last renewal, was sent, plus the TTL: past it the database
-/// has certainly let the lease run out.
+/// clock at the moment before the claim, or the last renewal that was confirmed, was sent, plus the TTL:
+/// until then the database has certainly not let the lease run out, and past it the attempt counts on
+/// nothing.
 ///
 /// Who answers for it is decided by its state, once: a slot that begins it or finishes it, or somebody who
 /// takes it away from the slots (a drain, a lost lease). Thread-safe where members are atomic.

@@ -446,6 +446,11 @@ WorkerStats Board::stats() const {
   return stats;
 }
 
+void Board::count_settled() {
+  const std::lock_guard lock{mutex_};
+  ++stats_.settled;
+}
+
 void Board::count_stale(std::size_t stale) {
   const std::lock_guard lock{mutex_};
   stats_.stale += stale;

@@ -134,6 +134,8 @@ class Board {
 
   [[nodiscard]] WorkerStats stats() const;
   void count_stale(std::size_t stale);
+  /// A fenced transaction settled its attempt by itself.
+  void count_settled();
 
  private:
   struct Due {

@@ -82,6 +82,7 @@ void Context::Impl::refused(std::string_view verb, const Stale& stale) {
   worker::Log::Fields fields = worker::fields_of(stale);
   fields.insert(fields.begin(), {"verb", std::string{verb}});
   log_.tell(Severity::warning, "stale_write_blocked", attempt_.job, std::move(fields));
+  board_.count_stale(1);
   if (stale.reason == StaleReason::cancelled) {
     attempt_.cancel("");
     throw Stopped{StopReason::cancelled};
@@ -145,26 +146,32 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
     reopen();
     throw;
   }
-  if (verdict && verdict->status == Verdict::Status::unknown) verdict = find_out();
   if (!verdict) {
     reopen();
     failed(std::move(verdict.error()));
   }
+  // Whatever it is, there is nothing left to be written.
   committed_ = true;
   answering_ = true;
-  if (!verdict->committed()) refused("commit", verdict->stale);
+  if (verdict->status == Verdict::Status::unknown && !found_committed()) {
+    failed(
+        {.code = ErrorCode::outcome_unknown,
+         .message = "the answer to the transaction's COMMIT was lost, and the ledger could not tell in time",
+         .hint = "if it was committed the job is over, else it is tried again when the lease has run out"});
+  }
+  if (verdict->status == Verdict::Status::stale) refused("commit", verdict->stale);
+  board_.count_settled();
   log_.tell(Severity::debug, "job_settled", attempt_.job,
             {{"outcome", std::string{to_string(outcome.kind)}}});
 }
 
-Verdict Context::Impl::find_out() {
+bool Context::Impl::found_committed() {
   while (Clock::now() < attempt_.deadline()) {
     const auto outcomes = store_.resolve({&attempt_.job.lease, 1});
-    if (outcomes && outcomes->front()) return {.status = Verdict::Status::committed};
+    if (outcomes && outcomes->front()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
   }
-  // Not there, and with the lease run out nothing of this attempt can get there any more.
-  return {.status = Verdict::Status::stale, .stale = {.reason = StaleReason::lease_expired}};
+  return false;
 }
 
 Effect Context::Impl::begin_effect(const std::string& key) {

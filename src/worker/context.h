@@ -13,8 +13,9 @@ namespace faultline {
 /// The other side of a handler's context.
 class Context::Impl {
  public:
-  Impl(worker::Attempt& attempt, Store& store, worker::Reports& reports, const worker::Log& log)
-      : attempt_(attempt), store_(store), reports_(reports), log_(log) {}
+  Impl(worker::Attempt& attempt, Store& store, worker::Board& board, worker::Reports& reports,
+       const worker::Log& log)
+      : attempt_(attempt), store_(store), board_(board), reports_(reports), log_(log) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
@@ -39,10 +40,12 @@ class Context::Impl {
   Effect begin_effect(const std::string& key);
   std::string run_step(const std::string& key, const Step& step);
   std::string record(const std::string& key, std::string result);
-  [[nodiscard]] Verdict find_out();
+  /// Asks the ledger about a commit whose answer was lost, as long as the lease lasts.
+  [[nodiscard]] bool found_committed();
 
   worker::Attempt& attempt_;
   Store& store_;
+  worker::Board& board_;
   worker::Reports& reports_;
   const worker::Log& log_;
   std::atomic<bool> reported_{false};

@@ -43,6 +43,8 @@ class Lane {
   [[nodiscard]] std::size_t ahead(Clock::time_point now) const;
   /// Jobs that a slot takes at a time: more than one only if all of the last ones were over in no time.
   [[nodiscard]] std::size_t chunk() const;
+  /// Whether what waits is enough work to wake another slot for it. Short jobs are over before it is awake.
+  [[nodiscard]] bool worth_another_slot() const;
 
   // When to look.
 

@@ -257,12 +257,15 @@ std::size_t Worker::Impl::abandon_running() {
       if (!attempt.answer()) continue;
       log_.tell(Severity::warning, "handler_abandoned", attempt.job);
       ++abandoned;
-      if (attempt.stop_reason() == StopReason::draining)
-        parts_->board.answer(attempt, Outcome::release());
-      else if (attempt.stop_reason() == StopReason::cancelled)
+      // While its handler still runs, only a job that may run more than once is given to others.
+      const bool may_run_again = attempt.job.delivery == Delivery::at_least_once;
+      if (attempt.stop_reason() == StopReason::cancelled)
         parts_->board.answer(attempt, attempt.cancellation());
+      else if (attempt.stop_reason() == StopReason::draining && may_run_again)
+        parts_->board.answer(attempt, Outcome::release());
       else
-        parts_->board.drop(attempt);  // its lease is gone
+        parts_->board.drop(
+            attempt);  // its lease is gone, or runs out: then it ends as its delivery class says
     }
   }
   return abandoned;

@@ -1,7 +1,6 @@
 // Waiting for a job's end: every end there is, the caller's time, and a database that goes away meanwhile.
 
-#include <signal.h>
-
+#include <csignal>
 #include <future>
 
 #include <gmock/gmock.h>

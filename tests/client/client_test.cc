@@ -150,7 +150,7 @@ TEST_F(ClientTest, a_database_that_is_away_or_has_no_schema_is_refused_when_it_i
   expect_error(Client::open({.database = "host=/nonexistent dbname=app", .call_timeout = ms{1'000}}),
                ErrorCode::unavailable, "");
   const TestDatabase empty{Template::empty};
-  const auto refused = Client::open(empty.dsn());
+  const auto refused = Client::open({.database = empty.dsn()});
   expect_error(refused, ErrorCode::wrong_schema, "");
   EXPECT_THAT(refused.error().hint, HasSubstr("faultline migrate"));
 }

@@ -61,7 +61,7 @@ constexpr std::string_view kSecret = "secret-7391";
 
 class JsonTest : public ::testing::Test {
  protected:
-  JsonTest() : client_(must(Client::open(database_.dsn()))) {}
+  JsonTest() : client_(must(Client::open({.database = database_.dsn()}))) {}
 
   /// What becomes of a job that a worker with this one handler works.
   Job run(const NewJob& job, Handler handler) {

@@ -187,9 +187,10 @@ TEST_F(CheckerTest, evidence_of_what_nobody_tried_is_a_violation) {
   expect_violation(Kind::other, "that nobody tried");
 }
 
-TEST_F(CheckerTest, a_late_write_without_an_answer_is_a_violation) {
-  history_.late_writes[0].reply = {.status = Verdict::Status::unknown};
-  expect_violation(Kind::other, "got no answer");
+TEST_F(CheckerTest, a_late_write_that_ends_in_an_error_is_a_violation) {
+  history_.late_writes[0].reply.status = Verdict::Status::unknown;
+  history_.late_writes[0].reply.error = "23505";
+  expect_violation(Kind::other, "got an error: 23505");
 }
 
 TEST_F(CheckerTest, a_refused_commit_of_the_holder_is_a_violation) {

@@ -65,8 +65,7 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
        {{"jobs_pkey", {"bucket", "id"}, ""}, {"jobs_due", {"bucket", "queue", "priority"}, "run_at"}}},
       {"ledger", {{"ledger_pkey", {"bucket", "job_id"}, ""}}},
       {"idempotency_keys", {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""}}},
-      // A job has few effects.
-      {"effects", {{"effects_pkey", {"bucket", "job_id"}, ""}}},
+      {"effects", {{"effects_pkey", {"bucket", "job_id", "key"}, ""}}},
       {"queues", {{"queues_pkey", {"bucket", "name"}, ""}}},
       {"tallies", {{"tallies_of_queue", {"bucket", "queue"}, ""}}},
       // The watchdog walks the grants that are ripe.

@@ -139,6 +139,23 @@ TEST_F(SharingTest, a_queue_that_turns_slow_gives_back_what_was_claimed_ahead) {
   EXPECT_EQ(evidence(), 0);
 }
 
+TEST_F(SharingTest, no_outcome_waits_for_the_handler_of_another_job) {
+  // A slot takes several short jobs at a time, and there is one among them that is not short.
+  constexpr std::size_t kShort = 6'000;
+  std::vector<NewJob> jobs(kShort, NewJob{.kind = "short"});
+  jobs.push_back({.kind = "long"});
+  must(store_.enqueue(jobs));
+  Gate gate;
+  Worker worker{with_slots("w", 1)};
+  worker.handle("short", [](Context&) {}).handle("long", [&](Context&) { gate.pass(); });
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(1));
+
+  EXPECT_TRUE(eventually([&] { return successes() == kShort; }));
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return successes() == kShort + 1; }));
+}
+
 TEST_F(SharingTest, queues_are_worked_by_their_weights) {
   must(store_.set_queue("heavy", {}));
   must(store_.set_queue("light", {}));

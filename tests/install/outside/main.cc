@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     std::cerr << started.error().describe() << '\n';
     return 1;
   }
-  auto client = faultline::Client::open(argv[1]);
+  auto client = faultline::Client::open({.database = argv[1]});
   const auto sent = client->enqueue({.kind = "greet", .payload = "\"world\""});
   const auto job = client->await(sent->job, std::chrono::minutes{2});
   std::cout << job->result.value() << '\n';

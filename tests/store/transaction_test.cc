@@ -420,28 +420,29 @@ TEST_F(TransactionTest, libpq_code_works_in_the_same_transaction) {
 // ---- Again from the beginning
 
 TEST_F(TransactionTest, a_body_that_is_the_victim_of_a_deadlock_runs_again_and_has_its_effects_once) {
-  script("BEGIN; UPDATE accounts SET balance = balance WHERE name = 'b'");
-  // Whoever waits first for a deadlock finds it: that must be the body.
-  script("SET deadlock_timeout = '1h'");
   const Lease mine = lease();
-  std::atomic<int> runs = 0;
-  Verdict verdict;
-  std::jthread worker{[&] {
-    verdict = must(store_.transact(mine, [&](Transaction& tx) {
-      ++runs;
-      tx.exec("SET LOCAL deadlock_timeout = '10ms'");
-      transfer(tx, mine);
-      return Outcome::success();
-    }));
-  }};
   auto watcher = database_.connect();
-  ASSERT_TRUE(eventually([&] {
-    return query_text(watcher,
-                      "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database()"
-                      " AND wait_event_type = 'Lock'") == "1";
+  // A waiting session looks for a deadlock once. The other one waits first and never looks: the body is the
+  // victim.
+  script("SET deadlock_timeout = '1h'; BEGIN; UPDATE accounts SET balance = balance WHERE name = 'b'");
+  std::jthread other;
+  int runs = 0;
+
+  const Verdict verdict = must(store_.transact(mine, [&](Transaction& tx) {
+    tx.exec("SET LOCAL deadlock_timeout = '10ms'");
+    tx.exec("UPDATE accounts SET balance = balance WHERE name = 'a'");
+    if (++runs == 1) {
+      other = std::jthread{[&] { script("UPDATE accounts SET balance = balance WHERE name = 'a'; COMMIT"); }};
+      EXPECT_TRUE(eventually([&] {
+        return query_text(watcher,
+                          "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database()"
+                          " AND wait_event_type = 'Lock'") == "1";
+      }));
+    }
+    transfer(tx, mine);
+    return Outcome::success();
   }));
-  script("UPDATE accounts SET balance = balance WHERE name = 'a'; COMMIT");
-  worker.join();
+  other.join();
 
   EXPECT_TRUE(verdict.committed());
   EXPECT_EQ(runs, 2);

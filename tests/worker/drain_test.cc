@@ -63,8 +63,8 @@ TEST_F(DrainTest, a_draining_worker_claims_nothing_more) {
 TEST_F(DrainTest, jobs_that_wait_for_a_slot_are_released_at_once_and_not_counted) {
   // Short jobs first, so that the worker claims ahead; then one that blocks the only slot.
   std::vector<NewJob> jobs(300, NewJob{.kind = "short"});
-  jobs.push_back({.kind = "block"});
-  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits"});
+  jobs.push_back({.kind = "block", .priority = 6});
+  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits", .priority = 7});
   const auto added = must(store_.enqueue(jobs));
   Gate gate;
   WorkerOptions one_slot = options();

@@ -250,8 +250,8 @@ TEST_F(LeasesTest, a_cancelled_job_that_waits_for_a_slot_never_runs) {
       .handle("block", [&](Context&) { gate.pass(); })
       .handle("waits", [&](Context&) { ++ran; });
   std::vector<NewJob> jobs(300, NewJob{.kind = "short"});
-  jobs.push_back({.kind = "block"});
-  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits"});
+  jobs.push_back({.kind = "block", .priority = 6});
+  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits", .priority = 7});
   const auto added = must(store_.enqueue(jobs));
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));

@@ -69,7 +69,7 @@ TEST_F(ProcessTest, a_second_signal_hurries) {
 TEST_F(ProcessTest, a_thousand_signals_are_one_drain) {
   ChildProcess child = spawn();
   enqueue_many(2'000, {.kind = "short"});
-  const JobId id = enqueue({.kind = "hold"});
+  const JobId id = enqueue({.kind = "hold", .priority = 6});
   ASSERT_TRUE(runs(id));
 
   for (int i = 0; i < 1'000; ++i) child.send(i % 2 == 0 ? SIGTERM : SIGINT);

@@ -119,7 +119,7 @@ TEST_F(SharingTest, a_queue_that_turns_slow_gives_back_what_was_claimed_ahead) {
   constexpr std::size_t kLong = 200;
   Gate gate;
   std::vector<NewJob> jobs(kShort, NewJob{.kind = "short"});
-  jobs.resize(kShort + kLong, NewJob{.kind = "long"});
+  jobs.resize(kShort + kLong, NewJob{.kind = "long", .priority = 6});
   must(store_.enqueue(jobs));
   Worker hoarder{with_slots("hoarder", 2)};
   hoarder.handle("short", [](Context&) {}).handle("long", [&](Context&) { gate.pass(); });
@@ -143,7 +143,7 @@ TEST_F(SharingTest, no_outcome_waits_for_the_handler_of_another_job) {
   // A slot takes several short jobs at a time, and there is one among them that is not short.
   constexpr std::size_t kShort = 6'000;
   std::vector<NewJob> jobs(kShort, NewJob{.kind = "short"});
-  jobs.push_back({.kind = "long"});
+  jobs.push_back({.kind = "long", .priority = 6});
   must(store_.enqueue(jobs));
   Gate gate;
   Worker worker{with_slots("w", 1)};

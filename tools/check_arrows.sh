@@ -62,7 +62,8 @@ check_include() {
 while IFS= read -r file; do
   case $file in
     src/*/* | include/*/*) folder=${file#*/} folder=${folder%%/*} ;;
-    *) continue ;; # tests, benchmarks and examples may look at everything
+    bench/* | drills/*) folder=${file%%/*} ;;
+    *) continue ;; # tests and examples may look at everything
   esac
   while IFS=: read -r line target; do
     check_include "$file" "$line" "$target" "$folder"

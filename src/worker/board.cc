@@ -62,7 +62,6 @@ bool Board::next_jobs(Tray& tray, std::vector<Attempt*>& jobs) {
         lane->waiting.pop_front();
       }
       ++lane->busy;
-      lane->in_slots += count;
       tray.lane_ = static_cast<std::size_t>(lane - lanes_.data());
       tray.left_ = count;
       if (count > 1) fetch_at_ = std::min(fetch_at_, Clock::now() + kFetch);
@@ -84,7 +83,6 @@ void Board::take_finished(Tray& tray, std::vector<std::shared_ptr<Batch>>& gone)
   const std::lock_guard tray_lock{tray.mutex_};
   const Clock::time_point now = Clock::now();
   Lane& lane = lanes_[*tray.lane_];  // a slot's jobs are of one lane
-  lane.in_slots -= tray.finished_.size();
   tray.left_ -= tray.finished_.size();
   for (Finished& done : tray.finished_) {
     if (done.took) lane.finished(now, *done.took);
@@ -142,7 +140,8 @@ std::size_t Board::wanted(const Lane& lane, Clock::time_point now) const {
   if (in_hand >= most) return 0;
   if (ahead > 0) return most - in_hand;
   std::size_t all_in_hand = 0;
-  for (const Lane& each : lanes_) all_in_hand += each.in_hand();
+  // What waits in a lane that has all its slots takes none from the others.
+  for (const Lane& each : lanes_) all_in_hand += std::min(each.in_hand(), each.options().concurrency);
   const std::size_t free = slots_ > all_in_hand ? slots_ - all_in_hand : 0;
   return std::min(free, most - in_hand);
 }

@@ -46,11 +46,6 @@ std::size_t Lane::chunk() const {
                                  kChunkMax);
 }
 
-bool Lane::worth_another_slot() const {
-  constexpr double kWakeSeconds = 500e-6;
-  return chunk() == 1 || static_cast<double>(waiting.size()) * mean_s_ > kWakeSeconds;
-}
-
 void Lane::announced(Clock::time_point now) {
   announced_meanwhile_ = true;
   look_at_ = now;

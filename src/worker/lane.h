@@ -28,11 +28,11 @@ class Lane {
 
   std::deque<Attempt*> waiting;  ///< claimed, and not yet taken by a slot; some may have been taken away
   std::size_t busy = 0;          ///< slots that have jobs of it
-  std::size_t in_slots = 0;      ///< jobs that slots have; a slot runs its jobs one after the other
   std::size_t claiming = 0;      ///< asked for by claims that are under way
   double turn = 0;               ///< of start-time fair queueing: what it has had so far, by its weight
 
-  [[nodiscard]] std::size_t in_hand() const { return waiting.size() + in_slots + claiming; }
+  /// A slot counts as one job, however many it took: behind a slow one the others are taken away from it.
+  [[nodiscard]] std::size_t in_hand() const { return waiting.size() + busy + claiming; }
   [[nodiscard]] bool may_have_a_slot() const { return busy < options_.concurrency; }
 
   // How far to claim ahead.
@@ -43,8 +43,6 @@ class Lane {
   [[nodiscard]] std::size_t ahead(Clock::time_point now) const;
   /// Jobs that a slot takes at a time: more than one only if all of the last ones were over in no time.
   [[nodiscard]] std::size_t chunk() const;
-  /// Whether what waits is enough work to wake another slot for it. Short jobs are over before it is awake.
-  [[nodiscard]] bool worth_another_slot() const;
 
   // When to look.
 

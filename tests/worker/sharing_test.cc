@@ -146,7 +146,7 @@ TEST_F(SharingTest, no_outcome_waits_for_the_handler_of_another_job) {
   jobs.push_back({.kind = "long", .priority = 6});
   must(store_.enqueue(jobs));
   Gate gate;
-  Worker worker{with_slots("w", 1)};
+  Worker worker{with_slots("w", 2)};
   worker.handle("short", [](Context&) {}).handle("long", [&](Context&) { gate.pass(); });
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));

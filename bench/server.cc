@@ -6,36 +6,18 @@
 #include <stdexcept>
 
 #include "bench/workload.h"
-#include "faultline/uuid.h"
-#include "schema/migrator.h"
 
 namespace faultline::bench {
 namespace {
 
 pg::Connection open(const std::string& dsn) { return must(pg::Connection::open({.dsn = dsn}, in_time())); }
 
-/// The same server, another database. In both forms of a DSN the last word on a setting counts.
-std::string with_database(std::string dsn, const std::string& database) {
-  if (dsn.contains("://"))
-    dsn += dsn.contains('?') ? "&dbname=" : "?dbname=";
-  else
-    dsn += " dbname=";
-  return dsn += database;
-}
-
-std::string random_prefix() {
-  std::string digits = Uuid::random().to_string();
-  std::erase(digits, '-');
-  return "faultline_bench_" + digits.substr(0, 12);
-}
-
 }  // namespace
 
-Server::Server(const std::optional<std::string>& beside, const std::stop_token& stop)
-    : prefix_(random_prefix()) {
+Server::Server(const std::optional<std::string>& beside, const std::stop_token& stop) {
   try {
     on_stop_.emplace(stop, [this] { take_down(); });
-    host_dsn_ = beside ? *beside : start_own(stop);
+    open_databases(beside ? *beside : start_own(stop));
     dsn_ = make_database();
     admin_ = connect();
   } catch (...) {
@@ -67,49 +49,33 @@ std::string Server::start_own(const std::stop_token& stop) {
   return own_->dsn();
 }
 
+void Server::open_databases(const std::string& beside) {
+  const std::lock_guard lock{mutex_};
+  if (down_) throw std::runtime_error("the benchmark was interrupted");
+  databases_.emplace(beside, "bench");
+}
+
 void Server::take_down() noexcept {
   try {
     const std::lock_guard lock{mutex_};
     if (down_) return;
     down_ = true;
+    if (databases_) databases_->drop_all();
     if (own_) {
       (void)own_->stop();
       own_.reset();
-    } else if (!databases_.empty()) {
-      pg::Connection connection = open(host_dsn_);
-      for (const std::string& database : databases_) {
-        must(connection.exec_script("DROP DATABASE IF EXISTS " + database + " WITH (FORCE)", in_time()));
-      }
     }
     if (directory_.empty()) return;
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "faultline: the benchmark's databases %s_… could not be dropped: %s\n",
-                 prefix_.c_str(), error.what());
+    std::fprintf(stderr,
+                 "faultline: the benchmark's databases could not be dropped; the next one drops them: %s\n",
+                 error.what());
   }
 }
 
-std::string Server::make_database() {
-  std::string dsn;
-  {
-    const std::lock_guard lock{mutex_};
-    if (down_) throw std::runtime_error("the benchmark was interrupted");
-    const std::string name = prefix_ + "_" + std::to_string(databases_.size() + 1);
-    dsn = with_database(host_dsn_, name);
-    pg::Connection connection = open(host_dsn_);
-    if (const auto made =
-            connection.exec_script("CREATE DATABASE " + name + " TEMPLATE template0", in_time());
-        !made) {
-      throw std::runtime_error("no scratch database can be made on this server: " + made.error().describe() +
-                               "; a benchmark needs a login that may create databases");
-    }
-    databases_.push_back(name);
-  }
-  pg::Connection connection = open(dsn);
-  must(schema::migrate(connection, {}, in_time()));
-  return dsn;
-}
+std::string Server::make_database() { return databases_->create(); }
 
 pg::Connection Server::connect() const { return open(dsn_); }
 

@@ -10,6 +10,7 @@
 
 #include "pg/connection.h"
 #include "private_pg/private_postgres.h"
+#include "schema/scratch_databases.h"
 
 namespace faultline::bench {
 
@@ -38,16 +39,15 @@ class Server {
 
  private:
   [[nodiscard]] std::string start_own(const std::stop_token& stop);
+  void open_databases(const std::string& beside);
   void take_down() noexcept;
 
-  std::string prefix_;    ///< of the databases' names
-  std::string host_dsn_;  ///< what the databases are beside of
   std::string dsn_;
   std::optional<pg::Connection> admin_;
   std::mutex mutex_;  // guards what follows
   std::filesystem::path directory_;
   std::optional<PrivatePostgres> own_;
-  std::vector<std::string> databases_;  // made and not dropped
+  std::optional<schema::ScratchDatabases> databases_;
   bool down_ = false;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };

@@ -11,7 +11,7 @@
 #include "drills/lane.h"
 #include "drills/must.h"
 #include "drills/race.h"
-#include "drills/scratch_database.h"
+#include "schema/scratch_databases.h"
 
 namespace faultline::drills {
 namespace {
@@ -41,7 +41,8 @@ std::size_t lanes_for(std::size_t runs) {
 
 class LeaseRaces {
  public:
-  explicit LeaseRaces(const LeaseRaceOptions& options) : options_(options), scratch_(options.database) {}
+  explicit LeaseRaces(const LeaseRaceOptions& options)
+      : options_(options), scratch_(options.database, "drill") {}
 
   LeaseRaceReport run() {
     // Whoever interrupts ends the process next: what must not stay behind goes at once.
@@ -143,7 +144,7 @@ class LeaseRaces {
   }
 
   const LeaseRaceOptions& options_;
-  ScratchDatabases scratch_;
+  schema::ScratchDatabases scratch_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::size_t running_ = 0;

@@ -9,8 +9,8 @@
 #include "drills/audit.h"
 #include "drills/child.h"
 #include "drills/must.h"
-#include "drills/scratch_database.h"
 #include "faultline/store.h"
+#include "schema/scratch_databases.h"
 
 namespace faultline::drills {
 namespace {
@@ -206,7 +206,7 @@ class RealTimeRace {
 }  // namespace
 
 LeaseRaceReport run_real_time_races(const LeaseRaceOptions& options) {
-  ScratchDatabases scratch{options.database};
+  schema::ScratchDatabases scratch{options.database, "drill"};
   const std::stop_callback interrupted{options.stop, [&] { scratch.drop_all(); }};
   const auto begun = std::chrono::steady_clock::now();
   const std::string database = scratch.create();

@@ -15,7 +15,7 @@ struct WatchdogOptions {
   std::chrono::milliseconds tidy{60'000};  ///< between two rounds of retention and counting
   EventSink log{};                         ///< empty: lines of text on standard error
   Severity log_from = Severity::info;      ///< what is less is not told
-  std::string name{};                      ///< in the log; empty: host and process id
+  std::string name{};                      ///< in the log; empty: watchdog
 };
 
 /// Ends leases that ran out, so that their jobs are tried again, buried or held as they ask for; retires

@@ -1,9 +1,9 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <stdexcept>
 
 #include "cli/commands.h"
-#include "drills/must.h"
 #include "drills/race_worker.h"
 #include "drills/real_time.h"
 #include "drills/report.h"
@@ -52,7 +52,7 @@ Expected<Answer> list_drills(Context&) {
 Expected<drills::LeaseRaceReport> hold_races(const drills::LeaseRaceOptions& options, bool real_time) {
   try {
     return real_time ? run_real_time_races(options) : run_lease_races(options);
-  } catch (const drills::DrillError& error) {
+  } catch (const std::runtime_error& error) {
     return std::unexpected(Failure{
         .code = "drill_failed",
         .message =
@@ -108,7 +108,7 @@ void add_race_worker_command(CLI::App& drill, Action& chosen) {
       options->database = std::move(*database);
       try {
         drills::run_race_worker(*options);
-      } catch (const drills::DrillError& error) {
+      } catch (const std::runtime_error& error) {
         return std::unexpected(Failure{.code = "drill_failed",
                                        .message = without_passwords_of(options->database, error.what()),
                                        .hint = ""});

@@ -51,6 +51,7 @@ bool Board::next_jobs(Tray& tray, std::vector<Attempt*>& jobs) {
     --lanes_[*tray.lane_].busy;
     take_finished(tray, gone);
     tray.lane_.reset();
+    tray.taken_.clear();
     if (running() == 0) drained_.notify_all();
   }
   for (;;) {
@@ -64,6 +65,7 @@ bool Board::next_jobs(Tray& tray, std::vector<Attempt*>& jobs) {
       ++lane->busy;
       tray.lane_ = static_cast<std::size_t>(lane - lanes_.data());
       tray.left_ = count;
+      if (count > 1) tray.taken_ = jobs;
       if (count > 1) fetch_at_ = std::min(fetch_at_, Clock::now() + kFetch);
       virtual_time_ = std::max(lane->turn, virtual_time_);
       lane->turn = virtual_time_ + static_cast<double>(count) / lane->options().weight;
@@ -98,9 +100,24 @@ void Board::fetch_finished(Clock::time_point now, std::vector<std::shared_ptr<Ba
   for (Tray* tray : trays_) {
     if (!tray->lane_) continue;
     take_finished(*tray, gone);
+    offer_to_others(*tray);
     // The last one is brought by the slot itself.
     if (tray->left_ > 1) fetch_at_ = now + kFetch;
   }
+}
+
+void Board::offer_to_others(Tray& tray) {
+  // Whoever begins a job first has it; the other lets go of it.
+  Lane& lane = lanes_[*tray.lane_];
+  const std::size_t first = tray.taken_.size() - std::min(tray.left_, tray.taken_.size());
+  for (std::size_t i = tray.taken_.size(); i > first; --i) {
+    Attempt* attempt = tray.taken_[i - 1];
+    if (!attempt->is_waiting()) continue;
+    ++attempt->batch.holds;
+    lane.waiting.push_front(attempt);
+    if (idle_slots_ > 0) slots_changed_.notify_one();
+  }
+  tray.taken_.clear();
 }
 
 void Board::fetch_finished() {

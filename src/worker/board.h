@@ -47,7 +47,8 @@ class Board {
     std::optional<Clock::duration> took{};  ///< if it ran
   };
   /// Where a slot puts what it has finished of the jobs that it took. If it takes long over one of them the
-  /// board fetches the others: nobody's outcome waits for another's handler.
+  /// board fetches what is finished, and offers what has not begun to other slots: nothing waits for
+  /// another's handler.
   class Tray {
    public:
     explicit Tray(Board& board);
@@ -65,9 +66,10 @@ class Board {
 
     Board& board_;
     std::optional<std::size_t> lane_{};  ///< of the jobs that the slot has; the board's, as is the next
-    std::size_t left_ = 0;               ///< jobs that the board has not got back
-    std::mutex mutex_;                   // comes behind the board's
-    std::vector<Finished> finished_;     // guarded by mutex_
+    std::size_t left_ = 0;               ///< jobs that the board has not got back: the last ones of `taken_`
+    std::vector<Attempt*> taken_;     ///< the jobs; empty: there was one, or the rest was offered to others
+    std::mutex mutex_;                // comes behind the board's
+    std::vector<Finished> finished_;  // guarded by mutex_
   };
   /// Takes back all the jobs that the slot had, then waits for more. False: there will be none.
   [[nodiscard]] bool next_jobs(Tray& tray, std::vector<Attempt*>& jobs);
@@ -149,6 +151,7 @@ class Board {
                                                          std::size_t& limit, Clock::time_point& wake) const;
   [[nodiscard]] std::size_t wanted(const Lane& lane, Clock::time_point now) const;
   [[nodiscard]] Lane* lane_to_run(std::vector<std::shared_ptr<Batch>>& gone);
+  void offer_to_others(Tray& tray);
   void take_finished(Tray& tray, std::vector<std::shared_ptr<Batch>>& gone);
   /// Fetches what slots have finished that have not come back for some time.
   void fetch_finished(Clock::time_point now, std::vector<std::shared_ptr<Batch>>& gone);

@@ -49,11 +49,11 @@ std::int64_t versions() { return schema::version_of_program(); }
 
 /// Makes the last migration missing again, in a schema that is otherwise in use.
 void forget_last_migration(pg::Connection& connection) {
-  must(
-      connection.exec_script("DROP FUNCTION faultline.enqueue, faultline.new_id, faultline.bucket_of_key;"
-                             "DELETE FROM faultline.migrations WHERE version = " +
-                                 std::to_string(versions()),
-                             soon()));
+  must(connection.exec_script(
+      "DROP FUNCTION faultline.enqueue, faultline.announce, faultline.new_id, faultline.bucket_of_key;"
+      "DELETE FROM faultline.migrations WHERE version = " +
+          std::to_string(versions()),
+      soon()));
 }
 
 /// pg_dump of the schema, without what names the run.

@@ -289,12 +289,18 @@ TEST_F(LeasesTest, a_handler_is_stopped_when_the_run_time_is_over_until_the_atte
 
 TEST_F(LeasesTest, the_result_of_a_handler_that_ran_too_long_is_refused) {
   const JobId id = enqueue({.attempts_max = 1, .run_max = ms{400}});
+  Gate gate;
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {
     static_cast<void>(wait_for_stop(ctx));
+    gate.pass();
     return "too late";
   });
   must(worker.start());
+  ASSERT_TRUE(gate.reached_by(1));
+  // The worker counts from the moment it asked for the job, so it stops a little before the database does.
+  ASSERT_TRUE(eventually([&] { return must(store_.now()) > job(id).lease_expires_at.value(); }));
+  gate.open();
 
   ASSERT_TRUE(eventually([&] { return worker.stats().stale == 1; }));
   ASSERT_TRUE(sweeping_until([&] { return job(id).state == JobState::dead; }));

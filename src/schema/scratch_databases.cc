@@ -1,22 +1,28 @@
-#include "drills/scratch_database.h"
+#include "schema/scratch_databases.h"
 
-#include "drills/must.h"
+#include <stdexcept>
+
 #include "faultline/uuid.h"
 #include "schema/migrator.h"
 
-namespace faultline::drills {
+namespace faultline::schema {
 namespace {
 
-/// `faultline_drill_` and twelve hexadecimal digits, then `_` and a number.
-constexpr std::string_view kPrefix = "faultline_drill_";
 constexpr std::size_t kDigits = 12;
+
+/// The value; nobody has another answer to an error here than to say it.
+template <class T, class E>
+T must(std::expected<T, E> result) {
+  if (!result) throw std::runtime_error(result.error().describe());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
 
 Deadline soon() { return Deadline::clock::now() + std::chrono::seconds{60}; }
 
-std::string new_name() {
+std::string new_name(const std::string& prefix) {
   std::string digits = Uuid::random().to_string();
   std::erase(digits, '-');
-  return std::string{kPrefix} + digits.substr(0, kDigits);
+  return prefix + digits.substr(0, kDigits);
 }
 
 pg::Connection connect(const std::string& dsn, const std::string& application_name) {
@@ -38,8 +44,11 @@ std::string dsn_with_database(std::string dsn, std::string_view database) {
   return dsn += database;
 }
 
-ScratchDatabases::ScratchDatabases(std::string dsn)
-    : dsn_(std::move(dsn)), name_(new_name()), keeper_(connect(dsn_, name_)) {
+ScratchDatabases::ScratchDatabases(std::string dsn, std::string_view kind)
+    : dsn_(std::move(dsn)),
+      prefix_("faultline_" + std::string{kind} + "_"),
+      name_(new_name(prefix_)),
+      keeper_(connect(dsn_, name_)) {
   // The DSN may have an application name of its own, and that would be the session's.
   must(keeper_.exec_script("SET application_name = '" + name_ + "'", soon()));
   drop_orphans();
@@ -49,20 +58,20 @@ ScratchDatabases::~ScratchDatabases() {
   try {
     drop_all();
   } catch (const std::exception&) {
-    // The next drill drops them.
+    // The next one of this kind drops them.
   }
 }
 
 std::string ScratchDatabases::create() {
   const auto make = [&] {
     const std::lock_guard lock{mutex_};
-    if (closed_) throw DrillError("the drill was interrupted");
+    if (closed_) throw std::runtime_error("interrupted");
     std::string name = name_ + "_" + std::to_string(databases_.size() + 1);
     databases_.push_back(name);
     if (const auto created = keeper_.exec_script("CREATE DATABASE " + name + " TEMPLATE template0", soon());
         !created) {
-      throw DrillError("no scratch database can be made on this server: " + created.error().describe() +
-                       "; a drill needs a login that may create databases");
+      throw std::runtime_error("no scratch database can be made on this server: " +
+                               created.error().describe() + "; give a login that may create databases");
     }
     return dsn_with_database(dsn_, name);
   };
@@ -81,16 +90,16 @@ void ScratchDatabases::drop_all() {
 }
 
 void ScratchDatabases::drop_orphans() {
-  // Only what this login could have made: others' drills are not even looked at.
+  // Only what this login could have made: others' are not even looked at.
   constexpr pg::Statement kOrphans{
       "",
       "SELECT d.datname::text FROM pg_catalog.pg_database d"
-      " WHERE d.datname ~ '^faultline_drill_[0-9a-f]{12}_[0-9]+$'"
+      " WHERE d.datname ~ ('^' || $1::text || '[0-9a-f]{12}_[0-9]+$')"
       "   AND pg_catalog.pg_get_userbyid(d.datdba) = current_user"
       "   AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a"
-      "                    WHERE a.application_name = left(d.datname::text, 28))"};
-  const auto orphans = must(keeper_.exec(kOrphans, {}, soon()));
+      "                    WHERE a.application_name = left(d.datname::text, length($1::text) + 12))"};
+  const auto orphans = must(keeper_.exec(kOrphans, pg::Params{}.add(prefix_), soon()));
   for (int row = 0; row < orphans.rows(); ++row) drop(keeper_, orphans.get<std::string>(row, 0));
 }
 
-}  // namespace faultline::drills
+}  // namespace faultline::schema

@@ -1,4 +1,4 @@
-#include "drills/scratch_database.h"
+#include "schema/scratch_databases.h"
 
 #include <gmock/gmock.h>
 
@@ -19,16 +19,16 @@ std::string name_of(const std::string& dsn) {
 }
 
 TEST(DsnTest, another_database_of_the_same_server_in_both_forms) {
-  EXPECT_EQ(drills::dsn_with_database("postgresql://u@h:1/app", "x"), "postgresql://u@h:1/app?dbname=x");
-  EXPECT_EQ(drills::dsn_with_database("postgresql:///app?host=h", "x"), "postgresql:///app?host=h&dbname=x");
-  EXPECT_EQ(drills::dsn_with_database("host=h dbname=app", "x"), "host=h dbname=app dbname=x");
+  EXPECT_EQ(schema::dsn_with_database("postgresql://u@h:1/app", "x"), "postgresql://u@h:1/app?dbname=x");
+  EXPECT_EQ(schema::dsn_with_database("postgresql:///app?host=h", "x"), "postgresql:///app?host=h&dbname=x");
+  EXPECT_EQ(schema::dsn_with_database("host=h dbname=app", "x"), "host=h dbname=app dbname=x");
 }
 
 TEST(ScratchDatabasesTest, are_made_with_the_schema_and_dropped_at_the_end) {
   const TestDatabase home{Template::empty};
   std::string name;
   {
-    drills::ScratchDatabases scratch{home.dsn()};
+    schema::ScratchDatabases scratch{home.dsn(), "test"};
     const std::string dsn = scratch.create();
     name = name_of(dsn);
     auto connection = connect(dsn);
@@ -38,15 +38,15 @@ TEST(ScratchDatabasesTest, are_made_with_the_schema_and_dropped_at_the_end) {
   EXPECT_FALSE(exists(name));
 }
 
-TEST(ScratchDatabasesTest, of_a_drill_that_lives_are_left_alone_and_of_one_that_died_are_dropped) {
+TEST(ScratchDatabasesTest, of_an_owner_that_lives_are_left_alone_and_of_one_that_died_are_dropped) {
   const TestDatabase home{Template::empty};
-  const std::string orphan = "faultline_drill_0123456789ab_1";
+  const std::string orphan = "faultline_test_0123456789ab_1";
   auto admin = TestServer::instance().admin();
   must(admin.exec_script("CREATE DATABASE " + orphan, soon()));
-  drills::ScratchDatabases alive{home.dsn()};
+  schema::ScratchDatabases alive{home.dsn(), "test"};
   const std::string kept = name_of(alive.create());
 
-  const drills::ScratchDatabases next{home.dsn()};
+  const schema::ScratchDatabases next{home.dsn(), "test"};
 
   EXPECT_FALSE(exists(orphan));
   EXPECT_TRUE(exists(kept));
@@ -54,7 +54,7 @@ TEST(ScratchDatabasesTest, of_a_drill_that_lives_are_left_alone_and_of_one_that_
 
 TEST(ScratchDatabasesTest, are_dropped_under_whoever_uses_them_and_then_no_more_are_made) {
   const TestDatabase home{Template::empty};
-  drills::ScratchDatabases scratch{home.dsn()};
+  schema::ScratchDatabases scratch{home.dsn(), "test"};
   const std::string dsn = scratch.create();
   const std::string name = name_of(dsn);
   const auto user = connect(dsn);

@@ -49,7 +49,8 @@ function(faultline_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 endfunction()
 
-# Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
+# LABELS plain_only: nothing of ours runs in it that a sanitizer could look at. LABELS single_threaded: nothing for
+# ThreadSanitizer. Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
 function(faultline_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -24,7 +24,7 @@ class Announcer {
 
   static constexpr std::string_view kChannel = "faultline_jobs";  ///< the payload is the queue's name
   /// At most one per queue in this time.
-  static constexpr std::chrono::milliseconds kInterval{10};
+  static constexpr std::chrono::milliseconds kInterval{2};
 
   /// When the announcement is delivered: its shadow is no good to others if that is later, at the end of a
   /// transaction of the caller's.

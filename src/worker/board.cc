@@ -220,28 +220,30 @@ void Board::wake_pump_if_due() {
   if (next.now || next.wake < pump_wakes_at_) pumps_changed_.notify_one();
 }
 
-bool Board::next_work(Work& work) {
+bool Board::take_work(const Due& next, Work& work) {
   work.answers.clear();
   work.claim.reset();
+  if (!next.now) return false;
+  take_answers(work.answers);
+  if (next.lane) {
+    Lane& lane = lanes_[*next.lane];
+    lane.claiming += next.limit;
+    lane.claim_began();
+    work.claim = Claim{.lane = *next.lane, .queue = lane.options().queue, .limit = next.limit};
+  }
+  if (work.answers.empty() && !work.claim) return false;
+  wake_pump_if_due();
+  return true;
+}
+
+bool Board::next_work(Work& work) {
   std::vector<std::shared_ptr<Batch>> gone;  // destroyed behind the lock
   std::unique_lock lock{mutex_};
   for (;;) {
     const Clock::time_point now = Clock::now();
     if (now >= fetch_at_) fetch_finished(now, gone);
     const Due next = due(now);
-    if (next.now) {
-      take_answers(work.answers);
-      if (next.lane) {
-        Lane& lane = lanes_[*next.lane];
-        lane.claiming += next.limit;
-        lane.claim_began();
-        work.claim = Claim{.lane = *next.lane, .queue = lane.options().queue, .limit = next.limit};
-      }
-      if (!work.answers.empty() || work.claim) {
-        wake_pump_if_due();
-        return true;
-      }
-    }
+    if (take_work(next, work)) return true;
     if (closed_) return false;
     ++idle_pumps_;
     // Due, and yet nothing to take: answers are held back by visits, and looked at again when those are over.
@@ -377,13 +379,13 @@ void Board::visits_over() {
   if (!answers_.empty()) pumps_changed_.notify_one();
 }
 
-void Board::announced(std::string_view queue) {
+bool Board::announced(std::string_view queue, Work& work) {
   const std::lock_guard lock{mutex_};
   const Clock::time_point now = Clock::now();
   for (Lane& lane : lanes_) {
     if (lane.options().queue == queue) lane.announced(now);
   }
-  wake_pump_if_due();
+  return idle_pumps_ > 0 && take_work(due(now), work);
 }
 
 void Board::announced_all() {

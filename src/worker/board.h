@@ -114,7 +114,9 @@ class Board {
 
   // For the listener.
 
-  void announced(std::string_view queue);
+  /// There is something new in a queue. True: a pump is idle, and instead of waking it the caller does its
+  /// work.
+  [[nodiscard]] bool announced(std::string_view queue, Work& work);
   void announced_all();
 
   // Drain.
@@ -155,6 +157,7 @@ class Board {
   void take_finished(Tray& tray, std::vector<std::shared_ptr<Batch>>& gone);
   /// Fetches what slots have finished that have not come back for some time.
   void fetch_finished(Clock::time_point now, std::vector<std::shared_ptr<Batch>>& gone);
+  [[nodiscard]] bool take_work(const Due& next, Work& work);
   void take_answers(std::vector<Answer>& answers);
   /// One of those who hold the attempt lets go. A batch that nobody holds is moved to `gone`, to be
   /// destroyed behind the lock.

@@ -16,9 +16,10 @@ class Pump {
   Pump(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
 
   void run();
+  /// One round of it: writes the answers, and claims.
+  void settle_and_claim(Board::Work& work);
 
  private:
-  void settle_and_claim(Board::Work& work);
   /// Answers whose fate is not known are looked up in the ledger; what was committed is taken out.
   [[nodiscard]] bool resolve(std::vector<Answer>& answers);
   /// False: the database cannot be reached, and the answers are back on the board.

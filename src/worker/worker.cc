@@ -224,10 +224,16 @@ void Worker::Impl::start_threads() {
     pumps_.emplace_back([this, &parts] { worker::Pump{parts.runtime_store, parts.board, log_}.run(); });
   }
   if (options_.listen) {
+    const auto announced = [this, &parts](std::string_view queue) {
+      // The listener's thread is awake, and claims: to wake another one would take longer than to listen
+      // again.
+      worker::Board::Work work;
+      if (parts.board.announced(queue, work))
+        worker::Pump{parts.runtime_store, parts.board, log_}.settle_and_claim(work);
+    };
     listener_.emplace(options_.database, "faultline worker " + options_.name + " listener",
-                      store::Listener::Callbacks{
-                          .announced = [&parts](std::string_view queue) { parts.board.announced(queue); },
-                          .connected = [&parts] { parts.board.announced_all(); }});
+                      store::Listener::Callbacks{.announced = announced,
+                                                 .connected = [&parts] { parts.board.announced_all(); }});
   }
 }
 

@@ -156,6 +156,28 @@ TEST_F(SharingTest, no_outcome_waits_for_the_handler_of_another_job) {
   EXPECT_TRUE(eventually([&] { return successes() == kShort + 1; }));
 }
 
+TEST_F(SharingTest, no_job_waits_for_a_slow_one_while_another_slot_is_idle) {
+  // The slow ones come in the middle of many short ones, which slots take in handfuls.
+  constexpr std::size_t kShort = 3'000;
+  std::vector<NewJob> jobs(kShort, NewJob{.kind = "short"});
+  for (std::size_t slow = 0; slow < 3; ++slow) {
+    jobs.push_back({.kind = "long"});
+    jobs.insert(jobs.end(), kShort, NewJob{.kind = "short"});
+  }
+  must(store_.enqueue(jobs));
+  Gate gate;
+  Worker worker{with_slots("w", 4)};
+  worker.handle("short", [](Context&) {}).handle("long", [&](Context&) { gate.pass(); });
+  must(worker.start());
+
+  EXPECT_TRUE(eventually([&] { return successes() == 4 * kShort; }));
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return successes() == 4 * kShort + 3; }));
+
+  // Nothing had to be given back and claimed again.
+  EXPECT_EQ(events_.count("jobs_released"), 0U);
+}
+
 TEST_F(SharingTest, queues_are_worked_by_their_weights) {
   must(store_.set_queue("heavy", {}));
   must(store_.set_queue("light", {}));

@@ -184,6 +184,33 @@ TEST_F(DrainTest, a_handler_over_the_deadline_is_abandoned_and_all_it_does_later
   EXPECT_EQ(successes(), 1);
 }
 
+TEST_F(DrainTest, an_abandoned_job_that_must_not_run_twice_is_left_to_the_end_of_its_lease) {
+  set_ttl(ms{1'000});
+  const JobId once = enqueue({.delivery = Delivery::at_most_once});
+  const JobId held = enqueue({.delivery = Delivery::hold});
+  Gate gate;
+  WorkerOptions hasty = options();
+  hasty.drain_max = ms{0};
+  hasty.watchdog = false;
+  Worker worker{hasty};
+  worker.handle("test", [&](Context&) { gate.pass(); });
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(2));
+
+  const DrainReport report = worker.drain();
+
+  EXPECT_EQ(report.abandoned, 2U);
+  EXPECT_EQ(report.released, 0U);
+  const auto ended = [&] {
+    must(store_.expire_leases());
+    return job(once).state == JobState::dead && job(held).state == JobState::held;
+  };
+  EXPECT_TRUE(eventually(ended));
+  EXPECT_EQ(history(once).attempts.size(), 1U);
+  EXPECT_EQ(history(once).attempts.front().outcome, "expired");
+  gate.open();
+}
+
 TEST_F(DrainTest, an_abandoned_job_that_was_cancelled_ends_cancelled) {
   set_ttl(ms{600});
   const JobId id = enqueue();

@@ -12,7 +12,10 @@ Clock::time_point beat_due(const Attempt& attempt) { return attempt.beaten_at() 
 /// or must not be renewed.
 bool to_be_renewed(const Attempt& attempt, Clock::time_point now) {
   const StopReason reason = attempt.stop_reason();
-  return (reason == StopReason::none || reason == StopReason::draining) && now < attempt.deadline();
+  if (reason != StopReason::none && reason != StopReason::draining) return false;
+  // A lease that lasts until the maximum run time cannot be renewed any further.
+  if (attempt.run_limit() && attempt.deadline() >= *attempt.run_limit()) return false;
+  return now < attempt.deadline();
 }
 
 }  // namespace

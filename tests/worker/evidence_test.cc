@@ -10,8 +10,9 @@
 namespace faultline::testing {
 namespace {
 
-/// The database's time stands still, so no lease ever runs out there and whatever is refused was refused
-/// wrongly. The worker's own time goes on: leases are the shortest, and it beats as often as it can.
+/// The database's time stands still unless the test moves it, so whatever is refused, but for a lease that
+/// ran out then, was refused wrongly. The worker's own time goes on: leases are the shortest, and it beats as
+/// often as it can.
 class EvidenceTest : public WorkerTest {
  protected:
   EvidenceTest() { set_ttl(ms{100}); }
@@ -32,9 +33,11 @@ class EvidenceTest : public WorkerTest {
       return successes() == static_cast<std::int64_t>(jobs);
     }));
     worker.drain();
-    EXPECT_EQ(worker.stats().stale, 0U);
-    EXPECT_EQ(evidence(), 0) << query_text(
-        sql_, "SELECT string_agg(DISTINCT verb || ' ' || reason::text, ', ') FROM faultline.stale_writes");
+    // Where the clock was moved a lease did run out.
+    EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes WHERE reason <> 'lease_expired'"), 0)
+        << query_text(
+               sql_,
+               "SELECT string_agg(DISTINCT verb || ' ' || reason::text, ', ') FROM faultline.stale_writes");
   }
 
   /// A worker that had no processor for the time of a lease drops jobs unrun, and they wait for their lease

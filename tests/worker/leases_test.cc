@@ -271,7 +271,7 @@ TEST_F(LeasesTest, a_cancelled_job_that_waits_for_a_slot_never_runs) {
 }
 
 TEST_F(LeasesTest, a_handler_is_stopped_when_the_run_time_is_over_until_the_attempts_are_used_up) {
-  const JobId id = enqueue({.attempts_max = 2, .run_max = ms{400}, .backoff_base = ms{0}});
+  const JobId id = enqueue({.attempts_max = 2, .run_max = ms{800}, .backoff_base = ms{0}});
   std::atomic<int> stopped{0};
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {

@@ -49,13 +49,19 @@ function(faultline_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 endfunction()
 
+# Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
 # LABELS plain_only: nothing of ours runs in it that a sanitizer could look at. LABELS single_threaded: nothing for
-# ThreadSanitizer. Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
+# ThreadSanitizer. There such a test is not even built by default.
 function(faultline_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE faultline_options ${ARG_DEPENDS} faultline_test_support)
   faultline_precompiled_headers(${name} test)
+  if((FAULTLINE_SANITIZE AND "plain_only" IN_LIST ARG_LABELS)
+     OR (FAULTLINE_SANITIZE STREQUAL "thread" AND "single_threaded" IN_LIST ARG_LABELS))
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 300 FIXTURES_REQUIRED test_server LABELS "${ARG_LABELS}")
 endfunction()

@@ -163,9 +163,12 @@ TEST_F(AwaitTest, a_lost_connection_is_made_again) {
   auto waiting = begin_await({id});
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(eventually([this] { return looks() > 0; }));
-    ASSERT_GT(number("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                     " WHERE application_name LIKE '%awaiter%'"),
-              0);
+    // It may be connecting at this very moment.
+    ASSERT_TRUE(eventually([this] {
+      return number(
+                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                 " WHERE application_name LIKE '%awaiter%'") > 0;
+    }));
   }
   settle(lease, Outcome::success("still there"));
   EXPECT_EQ(must(waiting.get()).at(0).result, "still there");

@@ -245,6 +245,9 @@ TEST_F(LeasesTest, a_cancelled_job_that_waits_for_a_slot_never_runs) {
   Gate gate;
   WorkerOptions one_slot = quiet();
   one_slot.slots = 1;
+  // One claim after the other, so that jobs come in their order.
+  one_slot.connections = 1;
+  one_slot.listen = false;
   Worker worker{one_slot};
   worker.handle("short", [](Context&) {})
       .handle("block", [&](Context&) { gate.pass(); })

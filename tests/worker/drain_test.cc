@@ -69,6 +69,9 @@ TEST_F(DrainTest, jobs_that_wait_for_a_slot_are_released_at_once_and_not_counted
   Gate gate;
   WorkerOptions one_slot = options();
   one_slot.slots = 1;
+  // One claim after the other, so that jobs come in their order.
+  one_slot.connections = 1;
+  one_slot.listen = false;
   Worker worker{one_slot};
   worker.handle("short", [](Context&) {}).handle("block", [&](Context&) { gate.pass(); });
   must(worker.start());

@@ -51,9 +51,13 @@ Expected<std::optional<Connection>> Pool::take(Reserve& reserve, Deadline deadli
 
 Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
   std::optional<Backoff> backoff;
+  std::optional<Error> earlier;
   for (;;) {
     auto connection = Connection::open(options_.connect, deadline);
     if (connection) return connection;
+    // A last try that the deadline cut short says less than the ones before it.
+    if (connection.error().code == Errc::deadline_exceeded && earlier) connection = std::unexpected(*earlier);
+    earlier = connection.error();
     std::unique_lock lock{mutex_};
     if (!backoff) backoff.emplace(options_.backoff_min, options_.backoff_max, seeds_());
     const auto wake = Deadline::clock::now() + backoff->next();

@@ -87,7 +87,6 @@ TEST_F(TroubleTest, answers_of_commits_are_lost_at_random_points) {
 
   EXPECT_GT(proxy.cuts(), 5);
   expect_one_success_each(kJobs);
-  EXPECT_EQ(worker.stats().stale, 0U);
 }
 
 TEST_F(TroubleTest, the_network_stalls_and_comes_back) {

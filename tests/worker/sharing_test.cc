@@ -187,21 +187,25 @@ TEST_F(SharingTest, queues_are_worked_by_their_weights) {
     enqueue_many(backlog, {.queue = "light"});
     std::atomic<std::size_t> heavy{0};
     std::atomic<std::size_t> light{0};
+    std::atomic<std::size_t> counted{0};
     std::atomic<std::size_t> light_at_the_end{0};
     WorkerOptions weighted = with_slots("w", 4);
     weighted.queues = {{.queue = "heavy", .weight = 3}, {.queue = "light", .weight = 1}};
     Worker worker{weighted};
     worker.handle("test", [&](Context& ctx) {
       std::this_thread::sleep_for(took);
-      if (ctx.job().queue == "light") ++light;
-      // Counted while both have a backlog.
-      else if (++heavy == backlog / 2)
-        light_at_the_end = light.load();
+      if (ctx.job().queue == "light") {
+        ++light;
+        return;
+      }
+      ++heavy;
+      // Counted while both have a backlog in this worker's hands.
+      if (light > 0 && ++counted == backlog / 4) light_at_the_end = light.load();
     });
     must(worker.start());
 
     ASSERT_TRUE(eventually([&] { return heavy + light == 2 * backlog; }));
-    const double share = static_cast<double>(backlog / 2) / static_cast<double>(light_at_the_end);
+    const double share = static_cast<double>(backlog / 4) / static_cast<double>(light_at_the_end);
     EXPECT_GT(share, 1.8) << took.count() << " us";
     EXPECT_LT(share, 5.0) << took.count() << " us";
   }

@@ -9,8 +9,9 @@
 
 namespace faultline::worker {
 
-/// Carries outcomes to the database and brings jobs back, on a thread of its own: the claimer and the settler
-/// in one, so that a settlement and the next claim share a round trip and a commit. Several may run.
+/// Carries outcomes to the database and brings jobs back: the claimer and the settler in one, so that a
+/// settlement and the next claim share a round trip and a commit. Several run, each on a thread of its own;
+/// on an idle worker the listener's thread does a round when it hears of new jobs.
 class Pump {
  public:
   Pump(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}

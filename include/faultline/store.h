@@ -126,8 +126,9 @@ class Store {
   /// Whether leases are still good, at this moment.
   [[nodiscard]] Expected<std::vector<Verdict>> check(std::span<const Lease> leases);
   /// Ends attempts. A lost answer is resolved from the ledger; if that cannot be done in time the verdict
-  /// is `unknown`.
-  [[nodiscard]] Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements);
+  /// is `unknown`. `resent`: an earlier call was left without an answer; what it committed is committed.
+  [[nodiscard]] Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements,
+                                                      bool resent = false);
   /// Settles and claims in one round trip and one commit.
   struct Exchange {
     std::vector<Verdict> verdicts;

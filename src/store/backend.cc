@@ -16,6 +16,12 @@ pg::Pool::Options pool_options(const StoreOptions& options, Settings settings, s
   return pool;
 }
 
+/// The result of a unit of one statement.
+Expected<pg::Result> only(Expected<std::vector<pg::Result>> results) {
+  if (!results) return std::unexpected(std::move(results.error()));
+  return std::move(results->front());
+}
+
 }  // namespace
 
 Error translate(const pg::Error& error) {
@@ -108,9 +114,21 @@ Expected<std::vector<pg::Result>> Backend::run(const pg::Unit& unit, Deadline de
 }
 
 Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params params, Deadline deadline) {
-  auto results = run(pg::Unit{}.add(statement, std::move(params)), deadline);
-  if (!results) return std::unexpected(std::move(results.error()));
-  return std::move(results->front());
+  return only(run(pg::Unit{}.add(statement, std::move(params)), deadline));
+}
+
+Expected<std::vector<pg::Result>> Backend::look(const pg::Unit& unit, Deadline deadline) {
+  auto results = run(unit, deadline);
+  if (!results && results.error().code == ErrorCode::outcome_unknown) {
+    return std::unexpected(Error{.code = ErrorCode::unavailable,
+                                 .message = "the database did not answer in time",
+                                 .hint = "nothing was changed; try again"});
+  }
+  return results;
+}
+
+Expected<pg::Result> Backend::look(const pg::Statement& statement, pg::Params params, Deadline deadline) {
+  return only(look(pg::Unit{}.add(statement, std::move(params)), deadline));
 }
 
 void Backend::announce(const std::set<std::string>& queues, Deadline deadline) {
@@ -132,7 +150,7 @@ bool Backend::knows_queue(std::string_view queue) {
 }
 
 Expected<void> Backend::learn_queues(Deadline deadline) {
-  auto rows = run(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
+  auto rows = look(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   const std::lock_guard lock{mutex_};
   for (int row = 0; row < rows->rows(); ++row) queues_.insert(rows->get<std::string>(row, 0));

@@ -35,6 +35,10 @@ class Backend {
                                                       Lane lane = Lane::general);
   [[nodiscard]] Expected<pg::Result> run(const pg::Statement& statement, pg::Params params,
                                          Deadline deadline);
+  /// The same for what only reads: an answer that did not come leaves nothing unknown.
+  [[nodiscard]] Expected<std::vector<pg::Result>> look(const pg::Unit& unit, Deadline deadline);
+  [[nodiscard]] Expected<pg::Result> look(const pg::Statement& statement, pg::Params params,
+                                          Deadline deadline);
 
   [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) {
     return pool_.acquire(deadline);

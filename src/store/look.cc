@@ -135,7 +135,7 @@ Expected<std::vector<std::optional<T>>> look_up(Backend& backend, const pg::Stat
                                                 T (*read)(const pg::Result&, int row)) {
   std::map<JobId, T> found;
   for (const auto& [bucket, group] : by_bucket(backend, ids)) {
-    auto rows = backend.run(statement, id_params(bucket, group), deadline);
+    auto rows = backend.look(statement, id_params(bucket, group), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       found.insert_or_assign(JobId{rows->template get<Uuid>(row, 0)}, read(*rows, row));
@@ -190,7 +190,7 @@ pg::Unit list_unit(const ListRequest& request, std::int16_t bucket) {
 
 Expected<std::optional<Job>> find_job(Backend& backend, JobId id, Deadline deadline) {
   if (!names_a_bucket(backend, id)) return std::nullopt;
-  auto rows = backend.run(sql::kJobGet, one_job(id), deadline);
+  auto rows = backend.look(sql::kJobGet, one_job(id), deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   if (rows->rows() == 0) return std::nullopt;
   return read_job(*rows, 0);
@@ -212,7 +212,7 @@ Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Dea
   pg::Unit unit;
   unit.add(sql::kJobGet, one_job(id)).add(sql::kJobAttempts, by_id());
   unit.add(sql::kJobStaleWrites, by_id()).add(sql::kJobEffects, by_id());
-  auto results = backend.run(unit, deadline);
+  auto results = backend.look(unit, deadline);
   if (!results) return std::unexpected(std::move(results.error()));
   const auto& [job, attempts, stale_writes, effects] =
       std::tie((*results)[0], (*results)[1], (*results)[2], (*results)[3]);
@@ -230,7 +230,7 @@ Expected<std::vector<JobSummary>> list_jobs(Backend& backend, const ListRequest&
   if (auto problem = check_list(request)) return std::unexpected(std::move(*problem));
   std::map<JobId, JobSummary, std::greater<>> newest_first;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
-    auto results = backend.run(list_unit(request, static_cast<std::int16_t>(bucket)), deadline);
+    auto results = backend.look(list_unit(request, static_cast<std::int16_t>(bucket)), deadline);
     if (!results) return std::unexpected(std::move(results.error()));
     // A job that finishes between the statements is in both answers; the later one is right.
     for (const pg::Result& rows : *results) {
@@ -256,7 +256,7 @@ Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_
     pg::Params params;
     params.add(static_cast<std::int16_t>(bucket)).add(static_cast<std::int64_t>(limit));
     params.add(before.value_or(DatabaseTime::max()));
-    auto rows = backend.run(sql::kStaleWritesList, std::move(params), deadline);
+    auto rows = backend.look(sql::kStaleWritesList, std::move(params), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) writes.push_back(read_stale_write(*rows, row));
   }
@@ -267,7 +267,7 @@ Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_
 }
 
 Expected<std::vector<Queue>> list_queues(Backend& backend, Deadline deadline) {
-  auto rows = backend.run(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
+  auto rows = backend.look(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   std::vector<Queue> queues;
   for (int row = 0; row < rows->rows(); ++row) {
@@ -292,7 +292,7 @@ Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optio
                                               Deadline deadline) {
   std::map<std::string, QueueCounts> counts;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
-    auto rows = backend.run(
+    auto rows = backend.look(
         sql::kQueuesCounts,
         pg::Params{}.add(static_cast<std::int16_t>(bucket)).add(kCountOneByOne).add(queue), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
@@ -320,7 +320,7 @@ Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optio
 }
 
 Expected<DatabaseTime> database_time(Backend& backend, Deadline deadline) {
-  auto rows = backend.run(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline);
+  auto rows = backend.look(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   return rows->get<DatabaseTime>(0, 2);
 }

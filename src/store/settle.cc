@@ -188,10 +188,11 @@ std::vector<std::vector<std::size_t>> by_verb(std::span<const Settlement> settle
 
 }  // namespace
 
-Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements,
+Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements, bool resent,
                                       Deadline deadline) {
   if (auto problem = check_settlements(backend, settlements)) return std::unexpected(std::move(*problem));
   SettleBatch whole{backend, settlements};
+  if (resent) whole.fenced().was_sent_before();
   if (auto problem = check_batch(whole.fenced())) return std::unexpected(std::move(*problem));
   const auto groups = by_verb(settlements);
   if (groups.size() <= 1) return run_batch(backend, whole, deadline);
@@ -202,6 +203,7 @@ Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settleme
     std::vector<Settlement> same_verb;
     for (const std::size_t i : group) same_verb.push_back(settlements[i]);
     SettleBatch batch{backend, same_verb};
+    if (resent) batch.fenced().was_sent_before();
     auto part = run_batch(backend, batch, deadline);
     if (!part) {
       // An error says that nothing was changed. That is no longer true of the whole call.
@@ -255,7 +257,7 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
       return done;
     }
   }
-  auto verdicts = settle(backend, settlements, deadline);
+  auto verdicts = settle(backend, settlements, /*resent=*/false, deadline);
   if (!verdicts) return std::unexpected(std::move(verdicts.error()));
   done.verdicts = std::move(*verdicts);
   auto claimed = claims.claim(request, deadline);
@@ -352,7 +354,7 @@ Expected<std::vector<std::optional<Outcome::Kind>>> resolve(Backend& backend, st
   std::vector<std::optional<Outcome::Kind>> outcomes(leases.size());
   for (const auto& group : batch.groups()) {
     const std::int16_t bucket = batch.lease(group.front()).job.bucket();
-    auto rows = backend.run(sql::kLeasesFind, batch.fence_params(bucket, group), deadline);
+    auto rows = backend.look(sql::kLeasesFind, batch.fence_params(bucket, group), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       const auto index = batch.find(group, rows->get<Uuid>(row, 0));

@@ -30,7 +30,7 @@ class SettleBatch {
 void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline);
 
 [[nodiscard]] Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements,
-                                                    Deadline deadline);
+                                                    bool resent, Deadline deadline);
 [[nodiscard]] Expected<Store::Exchange> exchange(Backend& backend, Claims& claims,
                                                  std::span<const Settlement> settlements,
                                                  const ClaimRequest& request, Deadline deadline);

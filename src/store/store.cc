@@ -86,8 +86,8 @@ Expected<std::vector<Verdict>> Store::check(std::span<const Lease> leases) {
   return store::check(*impl_->backend, leases, impl_->backend->deadline());
 }
 
-Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements) {
-  auto verdicts = store::settle(*impl_->backend, settlements, impl_->backend->deadline());
+Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements, bool resent) {
+  auto verdicts = store::settle(*impl_->backend, settlements, resent, impl_->backend->deadline());
   impl_->after_settling(settlements);
   return verdicts;
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "faultline/client.h"
+#include "pg/wire_proxy.h"
 #include "private_pg/private_postgres.h"
 #include "schema/migrator.h"
 #include "store/fixture.h"
@@ -19,6 +20,8 @@ using ms = std::chrono::milliseconds;
 
 constexpr ms kLong{120'000};
 constexpr ms kNoTime{0};
+/// The time of a call where the database is away for longer, and long enough for calls that must succeed.
+constexpr ms kCall{2'000};
 
 class AwaitTest : public StoreTest {
  protected:
@@ -174,6 +177,23 @@ TEST_F(AwaitTest, a_lost_connection_is_made_again) {
   EXPECT_EQ(must(waiting.get()).at(0).result, "still there");
 }
 
+TEST_F(AwaitTest, a_database_that_does_not_answer_is_unavailable_and_is_waited_for) {
+  WireProxy proxy{database_.dsn()};
+  Client far = must(Client::open({.database = proxy.dsn(), .name = "awaiter", .call_timeout = kCall}));
+  const JobId id = enqueue();
+  const Lease lease = claim_one("A").lease;
+  ASSERT_EQ(far.await(id, kNoTime).error().code, ErrorCode::timed_out);
+  auto waiting = std::async(std::launch::async, [&] { return far.await(id, kLong); });
+  proxy.stall();
+
+  // A look whose answer did not come has left nothing behind that could be unknown.
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(far.await(id, kNoTime).error().code, ErrorCode::unavailable);
+  settle(lease, Outcome::success("after the silence"));
+  proxy.resume();
+
+  EXPECT_EQ(must(waiting.get()).result, "after the silence");
+}
+
 TEST(AwaitRestartTest, a_database_that_restarts_is_waited_for_beyond_the_time_of_a_call) {
   const ScratchDir scratch;
   PrivatePostgresOptions options;
@@ -184,8 +204,8 @@ TEST(AwaitRestartTest, a_database_that_restarts_is_waited_for_beyond_the_time_of
     pg::Connection connection = connect(server.dsn());
     must(schema::migrate(connection, {}, soon()));
   }
-  Client client = must(Client::open({.database = server.dsn(), .name = "awaiter", .call_timeout = ms{200}}));
-  const JobId id = must(client.enqueue(NewJob{.kind = "k"})).job;
+  const JobId id = must(must(Store::open({.database = server.dsn()})).enqueue(NewJob{.kind = "k"})).job;
+  Client client = must(Client::open({.database = server.dsn(), .name = "awaiter", .call_timeout = kCall}));
   auto waiting = std::async(std::launch::async, [&] { return client.await(id, kLong); });
   {
     pg::Connection connection = connect(server.dsn());
@@ -198,6 +218,7 @@ TEST(AwaitRestartTest, a_database_that_restarts_is_waited_for_beyond_the_time_of
 
   ::kill(server.postmaster_pid(), SIGQUIT);
   ASSERT_TRUE(eventually([&] { return server.postmaster_pid() == 0; }));
+  // It gives up when the time of a call is over, so the other one has gone on for longer.
   const auto looked = client.await(id, kNoTime);
   ASSERT_FALSE(looked.has_value());
   EXPECT_EQ(looked.error().code, ErrorCode::unavailable);

@@ -331,7 +331,7 @@ TEST_F(LostAnswerTest, a_cancel_and_a_requeue_whose_answer_is_lost_are_done_once
 class UnknownTest : public LostAnswerTest {
  protected:
   UnknownTest() {
-    far_ = open_far(ms{500});
+    far_ = open_far(ms{2'000});
     warm_up();
   }
 };

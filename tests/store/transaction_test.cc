@@ -485,7 +485,7 @@ TEST_F(TransactionTest, a_body_that_deallocates_prepared_statements_does_no_harm
 }
 
 TEST_F(TransactionTest, a_database_that_keeps_failing_is_given_up_with_the_bodys_exception) {
-  Store hasty = open_store({.call_timeout = ms{200}});
+  Store hasty = open_store({.call_timeout = ms{2'000}});
   const Lease mine = lease();
   int runs = 0;
   EXPECT_THROW(static_cast<void>(hasty.transact(mine,
@@ -707,7 +707,7 @@ TEST_F(LostTransactionTest, a_transaction_that_is_cut_anywhere_happens_once) {
 }
 
 TEST_F(LostTransactionTest, a_commit_whose_fate_cannot_be_asked_for_is_unknown_and_the_ledger_knows) {
-  Store far = open_far(ms{1'000});
+  Store far = open_far(ms{3'000});
   for (const bool arrives : {true, false}) {
     SCOPED_TRACE(arrives ? "answer" : "request");
     const std::int64_t before = transfers();

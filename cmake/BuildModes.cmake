@@ -7,6 +7,7 @@
 
 set(FAULTLINE_SANITIZE "" CACHE STRING "Sanitizers as for -fsanitize=, such as address,undefined")
 option(FAULTLINE_PRECOMPILED_HEADERS "Precompile the standard headers that most sources use" ON)
+option(FAULTLINE_FUZZ "Have the targets of fuzz/, which need clang" OFF)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

@@ -30,7 +30,7 @@ enum class Severity {
 ///   lease_lost heartbeat_failed stale_write_blocked        a worker that came too late, or may soon
 ///   lease_expired                                          the watchdog ended a lease
 ///   settlement_refused                                     an outcome that the database cannot hold
-///   database_lost database_back
+///   database_lost database_back server_lost server_back    what a worker cannot reach, and can again
 ///   handler_log                                            a handler's own words
 struct Event {
   std::string_view name;

@@ -20,12 +20,25 @@ struct QueueShare {
   unsigned weight = 1;          ///< when several queues have jobs, slots are shared out by weight
 };
 
+/// A worker has its jobs from a database, or through a Faultline server: `database` or `server`, not both.
+/// Through a server it needs no access to the database; everything is the same there but `Context::commit`.
 struct WorkerOptions {
-  std::string database;  ///< a PostgreSQL URL or keyword string
-  std::string name{};    ///< for people: in the evidence and in logs. Empty: host and process id
-  std::vector<QueueShare> queues{{}};   ///< the default queue
-  std::size_t slots = 8;                ///< how many handlers run at once, each on a thread
-  std::size_t connections = 2;          ///< for claims and settlements, besides one for heartbeats
+  std::string database{};  ///< a PostgreSQL URL or keyword string
+  /// `faultline://host:port`, in the clear: for this machine or a network of your own.
+  /// `faultline+tls://host:port`: encrypted, and the server must have a certificate for the name. Several
+  /// servers on one database, of which one is used at a time: `host:port,host:port`.
+  std::string server{};
+  /// For the server; empty: what FAULTLINE_API_KEY says, if anything. It is not sent in the clear to another
+  /// machine, unless the address ends in `?insecure=true`.
+  std::string api_key{};
+  std::string tls_ca{};    ///< a PEM file of authorities to trust; empty: the system's
+  std::string tls_cert{};  ///< PEM files of a client certificate and its key, for a server that asks for one
+  std::string tls_key{};
+  std::string name{};  ///< for people: in the evidence and in logs. Empty: host and process id
+  std::vector<QueueShare> queues{{}};  ///< the default queue
+  std::size_t slots = 8;               ///< how many handlers run at once, each on a thread
+  /// For claims and settlements, besides one for heartbeats. Through a server: calls at once.
+  std::size_t connections = 2;
   std::size_t handler_connections = 4;  ///< for what handlers do: commit, once, check_fence
   /// Jobs that may be claimed ahead of a free slot. How many are depends on how long handlers take: none for
   /// long ones.
@@ -34,10 +47,10 @@ struct WorkerOptions {
   /// announcement, a retry or a scheduled job may wait.
   std::chrono::milliseconds poll_max{500};
   std::chrono::milliseconds drain_max{
-      30'000};                         ///< how long handlers may take to finish when the worker drains
-  bool listen = true;                  ///< wait for announcements on a connection; else only poll
-  bool watchdog = true;                ///< also end expired leases; any number of processes may
-  EventSink log{};                     ///< empty: lines of text on standard error
+      30'000};           ///< how long handlers may take to finish when the worker drains
+  bool listen = true;    ///< wait for announcements on a connection; else only poll
+  bool watchdog = true;  ///< also end expired leases; any number of processes may. A server does it itself
+  EventSink log{};       ///< empty: lines of text on standard error
   Severity log_from = Severity::info;  ///< what is less is not told; `debug` tells of every job
 };
 
@@ -68,6 +81,9 @@ struct WorkerStats {
 class Worker {
  public:
   explicit Worker(WorkerOptions options);
+  /// A worker that has its jobs through a server: `faultline://host:8001`, see `WorkerOptions::server`. It
+  /// connects when it starts.
+  [[nodiscard]] static Worker connect(std::string server, WorkerOptions options = {});
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   /// Drains if that was not done, and waits for abandoned handlers: they refer to things that may be gone
@@ -79,7 +95,7 @@ class Worker {
   Worker& handle(std::string kind, Handler handler);
 
   /// Connects and begins to work. An error says what is wrong; once started, the worker survives the
-  /// database's absence by itself.
+  /// database's or the server's absence by itself.
   [[nodiscard]] Expected<void> start();
   /// Stops claiming, gives back what has not begun, lets handlers finish until `drain_max`, gives back the
   /// rest. Called twice, or from several threads, it is one drain, and all calls return its report.

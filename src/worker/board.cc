@@ -306,6 +306,15 @@ void Board::claim_failed(const Claim& claim) {
   drained_.notify_all();
 }
 
+std::vector<Board::Want> Board::wants() const {
+  const std::lock_guard lock{mutex_};
+  const Clock::time_point now = Clock::now();
+  std::vector<Want> wants;
+  for (const Lane& lane : lanes_)
+    wants.push_back({.queue = lane.options().queue, .limit = claiming_ ? wanted(lane, now) : 0});
+  return wants;
+}
+
 void Board::let_go(Attempt& attempt, std::vector<std::shared_ptr<Batch>>& gone) {
   if (--attempt.batch.holds > 0) return;
   const auto found = std::ranges::find(batches_, &attempt.batch, &std::shared_ptr<Batch>::get);
@@ -326,6 +335,7 @@ void Board::settled(const std::vector<Answer>& answers, std::size_t committed) {
 void Board::put_back(std::vector<Answer> answers) {
   const std::lock_guard lock{mutex_};
   answers_on_their_way_ -= answers.size();
+  if (closed_) return;  // it was counted as unsettled, and a pump that goes on would try for ever
   if (answers_.empty()) oldest_answer_ = Clock::now();
   for (Answer& answer : answers) {
     // What may be through stays closed: a beat would be refused.

@@ -19,7 +19,7 @@ namespace faultline::worker {
 struct Answer {
   Attempt* attempt = nullptr;
   Outcome outcome;
-  bool maybe_committed = false;  ///< an earlier try ended without an answer: ask the ledger first
+  bool maybe_committed = false;  ///< an earlier try ended without an answer
 };
 
 /// The one thing that all parts of a worker share: which jobs are in hand, which wait for a slot, which
@@ -89,6 +89,12 @@ class Board {
   [[nodiscard]] bool next_work(Work& work);
   void claimed(const Claim& claim, std::vector<ClaimedJob> jobs, Clock::time_point sent_at);
   void claim_failed(const Claim& claim);
+  struct Want {
+    std::string_view queue{};
+    std::size_t limit = 0;
+  };
+  /// How many more jobs of each queue there is room for now.
+  [[nodiscard]] std::vector<Want> wants() const;
   /// Written, or refused: the attempts are over.
   void settled(const std::vector<Answer>& answers, std::size_t committed);
   void put_back(std::vector<Answer> answers);

@@ -103,7 +103,7 @@ void Context::Impl::extend(std::chrono::milliseconds at_least) {
   // It stands for a beat, so it renews for as long as a beat does.
   at_least = std::max(at_least, attempt_.job.lease_ttl);
   const Clock::time_point sent_at = Clock::now();
-  auto beats = store_.heartbeat({&attempt_.job.lease, 1}, at_least);
+  auto beats = link_.extend({&attempt_.job.lease, 1}, at_least);
   if (!beats) failed(std::move(beats.error()));
   const Beat& beat = beats->front();
   if (beat.status == Beat::Status::lost) refused("extend", beat.stale);
@@ -117,7 +117,7 @@ void Context::Impl::extend(std::chrono::milliseconds at_least) {
 void Context::Impl::check_fence() {
   const Visit visit{attempt_};
   if (!visit) throw too_late();
-  auto verdicts = store_.check({&attempt_.job.lease, 1});
+  auto verdicts = link_.check({&attempt_.job.lease, 1});
   if (!verdicts) failed(std::move(verdicts.error()));
   if (!verdicts->front().committed()) refused("check", verdicts->front().stale);
 }
@@ -141,7 +141,7 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
   };
   Expected<Verdict> verdict;
   try {
-    verdict = store_.transact(attempt_.job.lease, attempt_body);
+    verdict = link_.transact(attempt_.job.lease, attempt_body);
   } catch (...) {
     reopen();
     throw;
@@ -167,7 +167,7 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
 
 bool Context::Impl::found_committed() {
   while (Clock::now() < attempt_.deadline()) {
-    const auto outcomes = store_.resolve({&attempt_.job.lease, 1});
+    const auto outcomes = link_.resolve({&attempt_.job.lease, 1});
     if (outcomes && outcomes->front()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
   }
@@ -178,7 +178,7 @@ Effect Context::Impl::begin_effect(const std::string& key) {
   const Visit visit{attempt_};
   if (!visit) throw too_late();
   const EffectKey item{.lease = attempt_.job.lease, .key = key};
-  auto effects = store_.begin_effects({&item, 1});
+  auto effects = link_.begin_effects({&item, 1});
   if (!effects) failed(std::move(effects.error()));
   if (effects->front().status == Effect::Status::stale) refused("effect", effects->front().stale);
   return std::move(effects->front());
@@ -192,7 +192,7 @@ std::string Context::Impl::run_step(const std::string& key, const Step& step) {
     if (!visit) throw;
     const EffectKey item{.lease = attempt_.job.lease, .key = key};
     // If this fails the effect stays unknown, and the next attempt asks.
-    static_cast<void>(store_.forget_effects({&item, 1}));
+    static_cast<void>(link_.forget_effects({&item, 1}));
     throw;
   }
 }
@@ -201,7 +201,7 @@ std::string Context::Impl::record(const std::string& key, std::string result) {
   const Visit visit{attempt_};
   if (!visit) throw too_late();
   const EffectResult item{.lease = attempt_.job.lease, .key = key, .result = std::move(result)};
-  auto effects = store_.record_effects({&item, 1});
+  auto effects = link_.record_effects({&item, 1});
   if (!effects) failed(std::move(effects.error()));
   if (effects->front().status == Effect::Status::stale) refused("effect", effects->front().stale);
   return std::move(effects->front().result).value_or("");

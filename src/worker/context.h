@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "faultline/handler.h"
-#include "faultline/store.h"
+#include "link/link.h"
 #include "worker/attempt.h"
 #include "worker/log.h"
 #include "worker/reports.h"
@@ -13,9 +13,9 @@ namespace faultline {
 /// The other side of a handler's context.
 class Context::Impl {
  public:
-  Impl(worker::Attempt& attempt, Store& store, worker::Board& board, worker::Reports& reports,
+  Impl(worker::Attempt& attempt, link::Link& link, worker::Board& board, worker::Reports& reports,
        const worker::Log& log)
-      : attempt_(attempt), store_(store), board_(board), reports_(reports), log_(log) {}
+      : attempt_(attempt), link_(link), board_(board), reports_(reports), log_(log) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
@@ -44,7 +44,7 @@ class Context::Impl {
   [[nodiscard]] bool found_committed();
 
   worker::Attempt& attempt_;
-  Store& store_;
+  link::Link& link_;
   worker::Board& board_;
   worker::Reports& reports_;
   const worker::Log& log_;

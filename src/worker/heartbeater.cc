@@ -76,7 +76,7 @@ void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
   leases.reserve(attempts.size());
   for (const Attempt* attempt : attempts) leases.push_back(attempt->job.lease);
   const Clock::time_point sent_at = Clock::now();
-  const auto beats = store_.heartbeat(leases);
+  const auto beats = link_.heartbeat(leases, std::nullopt);
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     Attempt& attempt = *attempts[i];
     attempt.leave();

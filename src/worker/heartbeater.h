@@ -1,6 +1,6 @@
 #pragma once
 
-#include "faultline/store.h"
+#include "link/link.h"
 #include "worker/alarm.h"
 #include "worker/board.h"
 #include "worker/log.h"
@@ -12,7 +12,7 @@ namespace faultline::worker {
 /// as renewed only when the database says so.
 class Heartbeater {
  public:
-  Heartbeater(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
+  Heartbeater(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
 
   void run();
   void stop() { alarm_.shut_off(); }
@@ -30,7 +30,7 @@ class Heartbeater {
   void lost(Attempt& attempt, const Stale& stale);
   void cancelled(Attempt& attempt, const Beat& beat);
 
-  Store& store_;
+  link::Link& link_;
   Board& board_;
   const Log& log_;
   Alarm alarm_;

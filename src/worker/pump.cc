@@ -1,6 +1,7 @@
 #include "worker/pump.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace faultline::worker {
 namespace {
@@ -39,12 +40,13 @@ void Pump::run() {
 }
 
 void Pump::settle_and_claim(Board::Work& work) {
-  std::vector<Answer> unknown = take_out(work.answers, [](const Answer& a) { return a.maybe_committed; });
-  const bool answers_resolved = resolve(unknown);
-  if (answers_resolved) std::ranges::move(unknown, std::back_inserter(work.answers));
-  // A claim goes along with settlements of one kind, and nearly all are successes.
+  // What may have been committed is told so, and a claim goes along with settlements of one kind, nearly all
+  // of which are successes.
+  std::vector<Answer> resent = take_out(work.answers, [](const Answer& a) { return a.maybe_committed; });
   std::vector<Answer> others = take_out(work.answers, [](const Answer& a) { return !is_success(a); });
-  if (!others.empty() && !settle(others)) {
+  const bool reached = (resent.empty() || settle(resent, true)) && (others.empty() || settle(others, false));
+  if (!reached) {
+    board_.put_back(std::move(others));
     board_.put_back(std::move(work.answers));
     if (work.claim) board_.claim_failed(*work.claim);
     return;
@@ -54,54 +56,37 @@ void Pump::settle_and_claim(Board::Work& work) {
     return;
   }
   if (!work.claim) {
-    static_cast<void>(settle(work.answers));
+    static_cast<void>(settle(work.answers, false));
     return;
   }
-  const Clock::time_point sent_at = Clock::now();
-  auto exchanged = store_.exchange(settlements_of(work.answers), request(*work.claim));
+  auto exchanged = link_.exchange(settlements_of(work.answers), request(*work.claim));
   if (!exchanged) {
     board_.claim_failed(*work.claim);
-    settle_failed(std::move(work.answers), exchanged.error());
+    settle_failed(std::move(work.answers), false, exchanged.error());
     return;
   }
   succeeded();
-  for (const ClaimedJob& job : exchanged->claimed) log_.tell(Severity::debug, "lease_acquired", job);
-  board_.claimed(*work.claim, std::move(exchanged->claimed), sent_at);
+  claimed(*work.claim, std::move(exchanged->claimed));
   take_verdicts(std::move(work.answers), exchanged->verdicts);
 }
 
-bool Pump::resolve(std::vector<Answer>& answers) {
-  if (answers.empty()) return true;
-  std::vector<Lease> leases;
-  for (const Answer& answer : answers) leases.push_back(answer.attempt->job.lease);
-  auto outcomes = store_.resolve(leases);
-  if (!outcomes) {
-    board_.put_back(std::move(answers));
-    answers.clear();
-    failed(outcomes.error());
-    return false;
-  }
-  std::vector<Answer> committed;
-  std::vector<Answer> open;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    answers[i].maybe_committed = false;
-    ((*outcomes)[i] == answers[i].outcome.kind ? committed : open).push_back(std::move(answers[i]));
-  }
-  for (const Answer& answer : committed) tell_settled(answer);
-  board_.settled(committed, committed.size());
-  answers = std::move(open);
+bool Pump::settle(std::vector<Answer>& answers, bool resent) {
+  auto verdicts = link_.settle(settlements_of(answers), resent);
+  std::vector<Answer> sent = std::exchange(answers, {});
+  if (!verdicts) return settle_failed(std::move(sent), resent, verdicts.error());
+  const bool answered = std::ranges::any_of(
+      *verdicts, [](const Verdict& verdict) { return verdict.status != Verdict::Status::unknown; });
+  if (answered)
+    succeeded();
+  else
+    failed({.code = ErrorCode::outcome_unknown,
+            .message = "the answer to a settlement was lost, and nobody could be asked in time",
+            .hint = "it is sent again"});
+  take_verdicts(std::move(sent), *verdicts);
   return true;
 }
 
-bool Pump::settle(std::vector<Answer>& answers) {
-  auto verdicts = store_.settle(settlements_of(answers));
-  if (!verdicts) return settle_failed(std::move(answers), verdicts.error());
-  succeeded();
-  take_verdicts(std::move(answers), *verdicts);
-  return true;
-}
-
-bool Pump::settle_failed(std::vector<Answer> answers, const Error& error) {
+bool Pump::settle_failed(std::vector<Answer> answers, bool resent, const Error& error) {
   if (!is_hopeless(error)) {
     board_.put_back(std::move(answers));
     failed(error);
@@ -118,22 +103,29 @@ bool Pump::settle_failed(std::vector<Answer> answers, const Error& error) {
   for (Answer& answer : answers) {
     std::vector<Answer> single;
     single.push_back(std::move(answer));
-    reached = settle(single) && reached;
+    reached = settle(single, resent) && reached;
   }
   return reached;
 }
 
 void Pump::claim(const Board::Claim& claim) {
-  const Clock::time_point sent_at = Clock::now();
-  auto jobs = store_.claim(request(claim));
+  auto jobs = link_.claim(request(claim));
   if (!jobs) {
     board_.claim_failed(claim);
     failed(jobs.error());
     return;
   }
   succeeded();
-  for (const ClaimedJob& job : *jobs) log_.tell(Severity::debug, "lease_acquired", job);
-  board_.claimed(claim, std::move(*jobs), sent_at);
+  claimed(claim, std::move(*jobs));
+}
+
+void Pump::claimed(const Board::Claim& claim, link::Link::Claimed claimed) {
+  for (const ClaimedJob& job : claimed.jobs) log_.tell(Severity::debug, "lease_acquired", job);
+  const bool some = !claimed.jobs.empty();
+  board_.claimed(claim, std::move(claimed.jobs), claimed.since);
+  // Slots that were promised to several queues are taken now.
+  if (!some || !link_.through_server()) return;
+  for (const Board::Want& want : board_.wants()) link_.want(want.queue, want.limit);
 }
 
 void Pump::take_verdicts(std::vector<Answer> answers, const std::vector<Verdict>& verdicts) {
@@ -177,12 +169,13 @@ void Pump::tell_settled(const Answer& answer) const {
 
 void Pump::failed(const Error& error) {
   if (board_.rest()) {
-    log_.tell(Severity::error, "database_lost", {{"error", error.describe()}});
+    log_.tell(Severity::error, link_.through_server() ? "server_lost" : "database_lost",
+              {{"error", error.describe()}});
   }
 }
 
 void Pump::succeeded() {
-  if (board_.go_on()) log_.tell(Severity::info, "database_back");
+  if (board_.go_on()) log_.tell(Severity::info, link_.through_server() ? "server_back" : "database_back");
 }
 
 }  // namespace faultline::worker

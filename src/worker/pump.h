@@ -3,7 +3,7 @@
 #include <atomic>
 #include <vector>
 
-#include "faultline/store.h"
+#include "link/link.h"
 #include "worker/board.h"
 #include "worker/log.h"
 
@@ -14,29 +14,29 @@ namespace faultline::worker {
 /// on an idle worker the listener's thread does a round when it hears of new jobs.
 class Pump {
  public:
-  Pump(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
+  Pump(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
 
   void run();
   /// One round of it: writes the answers, and claims.
   void settle_and_claim(Board::Work& work);
+  /// The other side has answered.
+  void succeeded();
 
  private:
-  /// Answers whose fate is not known are looked up in the ledger; what was committed is taken out.
-  [[nodiscard]] bool resolve(std::vector<Answer>& answers);
-  /// False: the database cannot be reached, and the answers are back on the board.
-  [[nodiscard]] bool settle(std::vector<Answer>& answers);
-  bool settle_failed(std::vector<Answer> answers, const Error& error);
+  /// Takes the answers. False: the other side cannot be reached, and they are back on the board.
+  [[nodiscard]] bool settle(std::vector<Answer>& answers, bool resent);
+  bool settle_failed(std::vector<Answer> answers, bool resent, const Error& error);
   void claim(const Board::Claim& claim);
+  void claimed(const Board::Claim& claim, link::Link::Claimed claimed);
   /// Tells of each verdict and ends the attempts; what is unknown goes back on the board.
   void take_verdicts(std::vector<Answer> answers, const std::vector<Verdict>& verdicts);
   void tell_settled(const Answer& answer) const;
   void failed(const Error& error);
-  void succeeded();
   [[nodiscard]] ClaimRequest request(const Board::Claim& claim) const {
     return {.queue = std::string{claim.queue}, .worker = log_.worker(), .limit = claim.limit};
   }
 
-  Store& store_;
+  link::Link& link_;
   Board& board_;
   const Log& log_;
 };

@@ -32,7 +32,7 @@ void Reports::write(const std::map<Attempt*, Report>& reports) {
     attempts.push_back(attempt);
     batch.push_back({.lease = attempt->job.lease, .fraction = report.fraction, .note = report.note});
   }
-  const auto verdicts = store_.progress(batch);
+  const auto verdicts = link_.progress(batch);
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (verdicts && (*verdicts)[i].status == Verdict::Status::stale) {
       const Stale& stale = (*verdicts)[i].stale;

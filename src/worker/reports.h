@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "faultline/store.h"
+#include "link/link.h"
 #include "worker/board.h"
 #include "worker/log.h"
 
@@ -15,7 +15,7 @@ namespace faultline::worker {
 /// handler may report as often as it likes.
 class Reports {
  public:
-  Reports(Store& store, Board& board, const Log& log) : store_(store), board_(board), log_(log) {}
+  Reports(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
 
   void run();
   void stop();
@@ -31,7 +31,7 @@ class Reports {
   };
   void write(const std::map<Attempt*, Report>& reports);
 
-  Store& store_;
+  link::Link& link_;
   Board& board_;
   const Log& log_;
   std::mutex mutex_;  // guards all below

@@ -21,7 +21,7 @@ Board::Finished Slot::run(Attempt& attempt) {
     finished.answered = attempt.answer();
     return finished;
   }
-  Context::Impl impl{attempt, store_, board_, reports_, log_};
+  Context::Impl impl{attempt, link_, board_, reports_, log_};
   Context context{impl};
   std::optional<Outcome> outcome = call(context, attempt);
   finished.took = Clock::now() - began;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "faultline/handler.h"
-#include "faultline/store.h"
+#include "link/link.h"
 #include "store/validate.h"
 #include "worker/board.h"
 #include "worker/log.h"
@@ -17,9 +17,9 @@ using Handlers = std::map<std::string, Handler, std::less<>>;
 /// Runs handlers, one at a time, on a thread of its own.
 class Slot {
  public:
-  Slot(const Handlers& handlers, Store& store, Board& board, Reports& reports, const Log& log,
+  Slot(const Handlers& handlers, link::Link& link, Board& board, Reports& reports, const Log& log,
        store::Limits limits)
-      : handlers_(handlers), store_(store), board_(board), reports_(reports), log_(log), limits_(limits) {}
+      : handlers_(handlers), link_(link), board_(board), reports_(reports), log_(log), limits_(limits) {}
 
   void run();
 
@@ -30,7 +30,7 @@ class Slot {
   [[nodiscard]] std::optional<Outcome> after_stop(const Attempt& attempt) const;
 
   const Handlers& handlers_;
-  Store& store_;
+  link::Link& link_;
   Board& board_;
   Reports& reports_;
   const Log& log_;

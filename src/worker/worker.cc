@@ -13,7 +13,8 @@
 
 #include "faultline/store.h"
 #include "faultline/watchdog.h"
-#include "store/listener.h"
+#include "link/store_link.h"
+#include "remote/remote_link.h"
 #include "worker/board.h"
 #include "worker/guard.h"
 #include "worker/heartbeater.h"
@@ -27,8 +28,6 @@ namespace {
 
 using worker::Clock;
 
-/// A call that the database does not answer gives its settlements back after this, to be sent again.
-constexpr std::chrono::milliseconds kCallTimeout{10'000};
 /// For the last outcomes, when all handlers have finished or were given up.
 constexpr std::chrono::milliseconds kFlushMax{10'000};
 
@@ -50,6 +49,11 @@ Error invalid(std::string message, std::string hint) {
 
 std::optional<Error> check(const WorkerOptions& options, const worker::Handlers& handlers) {
   if (handlers.empty()) return invalid("the worker has no handlers", "register one with handle() first");
+  if (options.database.empty() && options.server.empty())
+    return invalid("the worker has neither a database nor a server",
+                   "set WorkerOptions::database or ::server");
+  if (!options.database.empty() && !options.server.empty())
+    return invalid("the worker has both a database and a server", "set WorkerOptions::database or ::server");
   if (options.queues.empty())
     return invalid("the worker has no queues", "name at least one in WorkerOptions::queues");
   if (options.slots == 0 || options.slots > 10'000) return invalid("slots is 1 to 10000", "each is a thread");
@@ -66,18 +70,25 @@ std::optional<Error> check(const WorkerOptions& options, const worker::Handlers&
   return std::nullopt;
 }
 
-/// Every queue that the worker is to work must exist: a misspelt one would be idle for ever.
-std::optional<Error> check_queues(Store& store, const WorkerOptions& options) {
-  const auto queues = store.queues();
-  if (!queues) return queues.error();
-  for (const QueueShare& share : options.queues) {
-    if (std::ranges::find(*queues, share.queue, &Queue::name) == queues->end()) {
-      return Error{.code = ErrorCode::unknown_queue,
-                   .message = "there is no queue \"" + share.queue + "\"",
-                   .hint = "make it first (Client::set_queue), or check the name"};
-    }
+std::vector<std::string> queue_names(const WorkerOptions& options) {
+  std::vector<std::string> names;
+  for (const QueueShare& share : options.queues) names.push_back(share.queue);
+  return names;
+}
+
+Expected<std::unique_ptr<link::Link>> open_link(const WorkerOptions& options) {
+  if (options.server.empty()) {
+    return link::open_store_link({.database = options.database,
+                                  .worker = options.name,
+                                  .connections = options.connections,
+                                  .handler_connections = options.handler_connections});
   }
-  return std::nullopt;
+  return remote::open_remote_link({.server = options.server,
+                                   .worker = options.name,
+                                   .api_key = options.api_key,
+                                   .tls_ca = options.tls_ca,
+                                   .tls_cert = options.tls_cert,
+                                   .tls_key = options.tls_key});
 }
 
 }  // namespace
@@ -112,25 +123,22 @@ class Worker::Impl {
  private:
   /// What exists from the start on.
   struct Parts {
-    Parts(const WorkerOptions& options, const worker::Log& log, Store runtime, Store handlers)
-        : runtime_store(std::move(runtime)),
-          handler_store(std::move(handlers)),
+    Parts(const WorkerOptions& options, const worker::Log& log, std::unique_ptr<link::Link> opened)
+        : link(std::move(opened)),
           board({.queues = options.queues,
                  .slots = options.slots,
                  .prefetch_max = options.prefetch_max,
                  .poll_max = options.poll_max}),
-          heartbeater(runtime_store, board, log),
+          heartbeater(*link, board, log),
           guard(board, log),
-          reports(handler_store, board, log) {
+          reports(*link, board, log) {
       board.on_new_batch = [this](const worker::Batch& batch) {
         guard.expect(batch);
         heartbeater.expect(batch);
       };
     }
 
-    // What handlers do with the database, however slowly, must not hold up claims and settlements.
-    Store runtime_store;
-    Store handler_store;
+    std::unique_ptr<link::Link> link;
     worker::Board board;
     worker::Heartbeater heartbeater;
     worker::Guard guard;
@@ -139,6 +147,7 @@ class Worker::Impl {
 
   Expected<std::unique_ptr<Parts>> open_parts();
   void start_threads();
+  void start_listening();
   DrainReport drain_once();
   /// Gives back what no slot has begun.
   void release_waiting();
@@ -155,7 +164,6 @@ class Worker::Impl {
   std::vector<std::thread> slots_;
   std::vector<std::thread> pumps_;
   std::vector<std::thread> keepers_;
-  std::optional<store::Listener> listener_;
   std::optional<Watchdog> watchdog_;
   std::atomic<bool> hurried_{false};
   std::once_flag drained_;
@@ -164,19 +172,12 @@ class Worker::Impl {
 
 Expected<std::unique_ptr<Worker::Impl::Parts>> Worker::Impl::open_parts() {
   if (auto problem = check(options_, handlers_)) return std::unexpected(std::move(*problem));
-  const std::string application = "faultline worker " + options_.name;
-  auto runtime = Store::open({.database = options_.database,
-                              .application_name = application,
-                              .connections_max = options_.connections,
-                              .call_timeout = kCallTimeout});
-  if (!runtime) return std::unexpected(std::move(runtime.error()));
-  if (auto problem = check_queues(*runtime, options_)) return std::unexpected(std::move(*problem));
-  auto handlers = Store::open({.database = options_.database,
-                               .application_name = application + " handlers",
-                               .connections_max = std::max<std::size_t>(options_.handler_connections, 1),
-                               .transactions_max = std::max<std::size_t>(options_.handler_connections, 1)});
-  if (!handlers) return std::unexpected(std::move(handlers.error()));
-  return std::make_unique<Parts>(options_, log_, std::move(*runtime), std::move(*handlers));
+  auto link = open_link(options_);
+  if (!link) return std::unexpected(std::move(link.error()));
+  // A misspelt queue would be idle for ever.
+  if (auto problem = (*link)->check_queues(queue_names(options_)))
+    return std::unexpected(std::move(*problem));
+  return std::make_unique<Parts>(options_, log_, std::move(*link));
 }
 
 Expected<void> Worker::Impl::start() {
@@ -186,7 +187,7 @@ Expected<void> Worker::Impl::start() {
         invalid("the worker was started or drained before", "a worker has one life; make another"));
   auto parts = open_parts();
   if (!parts) return std::unexpected(std::move(parts.error()));
-  if (options_.watchdog) {
+  if (options_.watchdog && options_.server.empty()) {
     auto watchdog = Watchdog::start({.database = options_.database,
                                      .log = options_.log,
                                      .log_from = options_.log_from,
@@ -205,6 +206,8 @@ Expected<void> Worker::Impl::start() {
 
 void Worker::Impl::start_threads() {
   Parts& parts = *parts_;
+  // First: a link through a server must have its streams before anybody claims.
+  if (options_.listen || parts.link->through_server()) start_listening();
   keepers_.emplace_back([&parts] { parts.heartbeater.run(); });
   keepers_.emplace_back([&parts] { parts.guard.run(); });
   keepers_.emplace_back([&parts] { parts.reports.run(); });
@@ -212,7 +215,7 @@ void Worker::Impl::start_threads() {
     slots_.emplace_back([this, &parts] {
       const StoreOptions limits{};
       worker::Slot{handlers_,
-                   parts.handler_store,
+                   *parts.link,
                    parts.board,
                    parts.reports,
                    log_,
@@ -221,20 +224,24 @@ void Worker::Impl::start_threads() {
     });
   }
   for (std::size_t i = 0; i < options_.connections; ++i) {
-    pumps_.emplace_back([this, &parts] { worker::Pump{parts.runtime_store, parts.board, log_}.run(); });
+    pumps_.emplace_back([this, &parts] { worker::Pump{*parts.link, parts.board, log_}.run(); });
   }
-  if (options_.listen) {
-    const auto announced = [this, &parts](std::string_view queue) {
-      // The listener's thread is awake, and claims: to wake another one would take longer than to listen
-      // again.
-      worker::Board::Work work;
-      if (parts.board.announced(queue, work))
-        worker::Pump{parts.runtime_store, parts.board, log_}.settle_and_claim(work);
-    };
-    listener_.emplace(options_.database, "faultline worker " + options_.name + " listener",
-                      store::Listener::Callbacks{.announced = announced,
-                                                 .connected = [&parts] { parts.board.announced_all(); }});
-  }
+}
+
+void Worker::Impl::start_listening() {
+  Parts& parts = *parts_;
+  const auto announced = [this, &parts](std::string_view queue) {
+    // The link's thread is awake, and claims: to wake another one would take longer than to listen again.
+    worker::Board::Work work;
+    if (parts.board.announced(queue, work))
+      worker::Pump{*parts.link, parts.board, log_}.settle_and_claim(work);
+  };
+  const auto connected = [this, &parts] {
+    // A server that is back is not left alone any longer. (The database may be, by other connections.)
+    if (parts.link->through_server()) worker::Pump{*parts.link, parts.board, log_}.succeeded();
+    parts.board.announced_all();
+  };
+  parts.link->listen(queue_names(options_), {.announced = announced, .connected = connected});
 }
 
 DrainReport Worker::Impl::drain() {
@@ -283,6 +290,7 @@ DrainReport Worker::Impl::drain_once() {
   const Clock::time_point deadline = Clock::now() + options_.drain_max;
   log_.tell(Severity::info, "worker_draining", {{"running", std::to_string(board.stats().running)}});
   board.stop_claiming();
+  parts_->link->stop_claims();
   release_waiting();
   for (const auto& batch : board.batches()) {
     for (worker::Attempt& attempt : batch->attempts) attempt.stop(StopReason::draining);
@@ -297,7 +305,7 @@ DrainReport Worker::Impl::drain_once() {
   report.unsettled = board.wait_for_answers(Clock::now() + kFlushMax);
   report.released = board.given_back();
   board.close();
-  listener_.reset();
+  parts_->link->stop_listening();
   watchdog_.reset();
   parts_->heartbeater.stop();
   parts_->guard.stop();
@@ -319,6 +327,10 @@ DrainReport Worker::Impl::drain_once() {
 }
 
 Worker::Worker(WorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Worker Worker::connect(std::string server, WorkerOptions options) {
+  options.server = std::move(server);
+  return Worker{std::move(options)};
+}
 Worker::~Worker() = default;
 
 Worker& Worker::handle(std::string kind, Handler handler) {

@@ -102,6 +102,7 @@ TEST_F(InstallTest, the_library_exports_the_public_api_and_keeps_its_insides) {
     EXPECT_THAT(name, StartsWith("faultline::"));
     EXPECT_THAT(name, Not(StartsWith("faultline::pg::")));
     EXPECT_THAT(name, Not(StartsWith("faultline::store::")));
+    EXPECT_THAT(name, Not(StartsWith("faultline::v1::")));
   }
 }
 
@@ -114,7 +115,10 @@ TEST_F(InstallTest, an_outside_project_finds_it_with_find_package) {
 
   EXPECT_EQ(run({build / "outside", database.dsn()}), "hello, \"world\"\n");
   // What the library is made with stays its own affair.
-  EXPECT_THAT(run({"readelf", "--dynamic", build / "outside"}), Not(HasSubstr("libpq")));
+  const std::string needed = run({"readelf", "--dynamic", build / "outside"});
+  EXPECT_THAT(needed, Not(HasSubstr("libpq")));
+  EXPECT_THAT(needed, Not(HasSubstr("libgrpc")));
+  EXPECT_THAT(needed, Not(HasSubstr("libprotobuf")));
 }
 
 TEST_F(InstallTest, an_outside_project_finds_it_with_pkg_config) {

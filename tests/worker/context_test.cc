@@ -122,7 +122,7 @@ TEST_F(ContextTest, progress_that_is_no_fraction_is_refused_at_once) {
 }
 
 TEST_F(ContextTest, extend_moves_the_deadline_here_and_in_the_database) {
-  const JobId id = enqueue({.lease_ttl = ms{5'000}});
+  const JobId id = enqueue({.lease_ttl = ms{10'000}});
   Gate gate;
   Worker worker{options()};
   worker.handle("test", [&](Context& ctx) {
@@ -243,7 +243,7 @@ TEST_F(ContextTest, serves_several_threads_of_one_handler) {
           });
         }
       },
-      {.lease_ttl = ms{2'000}});
+      {.lease_ttl = ms{10'000}});
 
   EXPECT_EQ(history(id).effects.size(), 20U);
   EXPECT_EQ(evidence(), 0);

@@ -138,6 +138,15 @@ class WorkerTest : public ::testing::Test {
       return condition();
     });
   }
+  /// The worker has nothing in hand and nothing to take. A job that still runs waits for the end of its
+  /// lease: the answer that brought it was lost, or the worker had no processor for as long as the lease
+  /// lasts.
+  [[nodiscard]] bool is_idle(const Worker& worker) {
+    const WorkerStats now = worker.stats();
+    return now.running == 0 && now.waiting == 0 && counts().available == 0;
+  }
+  /// A worker gave jobs back because they waited for a slot too long: the test was not quick enough.
+  [[nodiscard]] bool gave_back() const { return events_.count("jobs_released") > 0; }
   /// Takes the job from the worker that runs it, as if its lease had run out, and returns its next lease. The
   /// worker must have no slot free, or it may take it again first.
   Lease take_over(JobId id, std::string queue = "default") {

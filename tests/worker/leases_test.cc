@@ -2,10 +2,13 @@
 
 #include <atomic>
 #include <ctime>
+#include <map>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "pg/wire_proxy.h"
+#include "support/movable_clock.h"
 #include "worker/fixture.h"
 
 namespace faultline::testing {
@@ -15,7 +18,8 @@ using ::testing::ElementsAre;
 
 class LeasesTest : public WorkerTest {
  protected:
-  static constexpr ms kTtl{300};
+  /// Long enough for a worker that gets little of the processor to keep its leases.
+  static constexpr ms kTtl{3'000};
 
   LeasesTest() { set_ttl(kTtl); }
 
@@ -37,6 +41,7 @@ class LeasesTest : public WorkerTest {
 };
 
 TEST_F(LeasesTest, heartbeats_keep_a_job_for_many_ttls_and_nobody_else_gets_it) {
+  MovableClock clock{database_.dsn()};
   const JobId id = enqueue();
   Gate gate;
   Worker worker{quiet()};
@@ -49,8 +54,9 @@ TEST_F(LeasesTest, heartbeats_keep_a_job_for_many_ttls_and_nobody_else_gets_it) 
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));
 
-  for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(time_passes(kTtl));
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(eventually([&] { return job(id).lease_expires_at == must(store_.now()) + kTtl; }));
+    clock.advance(kTtl - ms{1});
     sweep_and_claim_nothing();
   }
   gate.open();
@@ -62,7 +68,6 @@ TEST_F(LeasesTest, heartbeats_keep_a_job_for_many_ttls_and_nobody_else_gets_it) 
 
 TEST_F(LeasesTest, the_beats_of_a_long_job_leave_the_processor_alone) {
   // One claim brings both: what is left of the short one must not keep the heartbeater busy.
-  must(store_.set_queue("default", {.lease_ttl = ms{1'500}}));
   enqueue({.kind = "short"});
   const JobId id = enqueue({.kind = "long"});
   Gate gate;
@@ -74,22 +79,23 @@ TEST_F(LeasesTest, the_beats_of_a_long_job_leave_the_processor_alone) {
 
   const std::clock_t cpu_before = std::clock();
   const auto before = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() < before + ms{1'500}) std::this_thread::sleep_for(ms{50});
+  while (std::chrono::steady_clock::now() < before + kTtl * 2 / 3) std::this_thread::sleep_for(ms{50});
   const double cpu_s = static_cast<double>(std::clock() - cpu_before) / CLOCKS_PER_SEC;
   gate.open();
 
   EXPECT_TRUE(reaches(id, JobState::succeeded));
-  EXPECT_LT(cpu_s, 0.4) << "of 1.5 s that passed";
+  EXPECT_LT(cpu_s, 0.4) << "of 2 s that passed, and in the second half beats were due";
 }
 
 TEST_F(LeasesTest, extending_by_little_again_and_again_does_not_lose_the_lease) {
   const JobId id = enqueue();
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {
-    const auto until = std::chrono::steady_clock::now() + 3 * kTtl;
+    const auto until = std::chrono::steady_clock::now() + kTtl * 5 / 4;
     while (std::chrono::steady_clock::now() < until) {
       ctx.extend(ms{1});
       ctx.throw_if_stopped();
+      std::this_thread::sleep_for(ms{10});
     }
   });
   must(worker.start());
@@ -99,7 +105,8 @@ TEST_F(LeasesTest, extending_by_little_again_and_again_does_not_lose_the_lease) 
 }
 
 TEST_F(LeasesTest, an_extended_lease_outlives_its_ttl_without_beats) {
-  const JobId id = enqueue();
+  constexpr ms kShort{2'000};
+  const JobId id = enqueue({.lease_ttl = kShort});
   Gate gate;
   WireProxy proxy{database_.dsn()};
   WorkerOptions far = quiet();
@@ -115,7 +122,7 @@ TEST_F(LeasesTest, an_extended_lease_outlives_its_ttl_without_beats) {
   ASSERT_TRUE(gate.reached_by(1));
   proxy.stall();
 
-  ASSERT_TRUE(time_passes(3 * kTtl));
+  ASSERT_TRUE(time_passes(kShort * 5 / 4));
   sweep_and_claim_nothing();
   proxy.resume();
   gate.open();
@@ -124,7 +131,7 @@ TEST_F(LeasesTest, an_extended_lease_outlives_its_ttl_without_beats) {
 }
 
 TEST_F(LeasesTest, a_worker_that_cannot_reach_the_database_stops_its_handlers_by_its_own_clock) {
-  const JobId id = enqueue({.backoff_base = ms{0}});
+  const JobId id = enqueue({.lease_ttl = ms{2'000}, .backoff_base = ms{0}});
   std::atomic<StopReason> reason{StopReason::none};
   Gate stopped;
   Gate late;
@@ -166,7 +173,6 @@ TEST_F(LeasesTest, a_worker_that_cannot_reach_the_database_stops_its_handlers_by
 }
 
 TEST_F(LeasesTest, a_beat_that_says_lost_stops_the_handler) {
-  set_ttl(ms{2'000});
   const JobId id = enqueue();
   std::atomic<StopReason> reason{StopReason::none};
   std::atomic<bool> in_time{false};
@@ -195,13 +201,14 @@ TEST_F(LeasesTest, a_beat_that_says_lost_stops_the_handler) {
 }
 
 TEST_F(LeasesTest, a_cancelled_running_job_is_stopped_and_ends_cancelled_whatever_the_handler_does) {
-  for (const std::string how : {"stopped", "returns", "fails", "snoozes"}) {
-    SCOPED_TRACE(how);
-    const JobId id = enqueue({.kind = how});
-    std::atomic<StopReason> reason{StopReason::none};
-    Gate gate;
-    Worker worker{quiet()};
-    worker.handle(how, [&](Context& ctx) -> Outcome {
+  const std::vector<std::string> hows{"stopped", "returns", "fails", "snoozes"};
+  std::map<std::string, std::atomic<StopReason>> reasons;
+  std::vector<JobId> ids;
+  Gate gate;
+  Worker worker{quiet()};
+  for (const std::string& how : hows) {
+    ids.push_back(enqueue({.kind = how}));
+    worker.handle(how, [&gate, how, &reason = reasons[how]](Context& ctx) -> Outcome {
       gate.pass();
       reason = wait_for_stop(ctx);
       if (how == "stopped") ctx.throw_if_stopped();
@@ -209,18 +216,21 @@ TEST_F(LeasesTest, a_cancelled_running_job_is_stopped_and_ends_cancelled_whateve
       if (how == "snoozes") return Snooze{ms{1}};
       return Outcome::success("anyway");
     });
-    must(worker.start());
-    ASSERT_TRUE(gate.reached_by(1));
-    EXPECT_EQ(cancel(id), CancelStatus::requested);
-    gate.open();
-
-    ASSERT_TRUE(reaches(id, JobState::cancelled));
-    EXPECT_EQ(reason, StopReason::cancelled);
-    EXPECT_THAT(outcomes(id), ElementsAre("cancelled"));
-    EXPECT_EQ(job(id).last_error, "not wanted");
-    worker.drain();
-    EXPECT_EQ(worker.stats().stale, 0U);
   }
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(hows.size()));
+  for (const JobId id : ids) EXPECT_EQ(cancel(id), CancelStatus::requested);
+  gate.open();
+
+  for (std::size_t i = 0; i < hows.size(); ++i) {
+    SCOPED_TRACE(hows[i]);
+    ASSERT_TRUE(reaches(ids[i], JobState::cancelled));
+    EXPECT_EQ(reasons[hows[i]], StopReason::cancelled);
+    EXPECT_THAT(outcomes(ids[i]), ElementsAre("cancelled"));
+    EXPECT_EQ(job(ids[i]).last_error, "not wanted");
+  }
+  worker.drain();
+  EXPECT_EQ(worker.stats().stale, 0U);
   EXPECT_EQ(evidence(), 0);
 }
 
@@ -254,27 +264,29 @@ TEST_F(LeasesTest, a_cancelled_job_that_waits_for_a_slot_never_runs) {
       .handle("waits", [&](Context&) { ++ran; });
   std::vector<NewJob> jobs(300, NewJob{.kind = "short"});
   jobs.push_back({.kind = "block", .priority = 6});
-  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits", .priority = 7});
+  // The beat that brings the news comes before the jobs are given back because they have waited too long.
+  jobs.resize(jobs.size() + 50, NewJob{.kind = "waits", .priority = 7, .lease_ttl = ms{1'500}});
   const auto added = must(store_.enqueue(jobs));
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));
   const JobId blocked = added[300].job;
   const auto prefetched = must(store_.list({.kind = "waits", .state = JobState::running, .limit = 1'000}));
-  ASSERT_FALSE(prefetched.empty()) << "nothing was claimed ahead";
-  const JobId id = prefetched.back().id;
+  ASSERT_TRUE(!prefetched.empty() || gave_back()) << "nothing was claimed ahead";
+  const JobId id = prefetched.empty() ? added.back().job : prefetched.back().id;
 
-  EXPECT_EQ(cancel(id), CancelStatus::requested);
+  EXPECT_TRUE(cancel(id) == CancelStatus::requested || gave_back());
 
   ASSERT_TRUE(reaches(id, JobState::cancelled));
   EXPECT_EQ(ran, 0);
   gate.open();
   ASSERT_TRUE(reaches(blocked, JobState::succeeded));
-  ASSERT_TRUE(eventually([&] { return ran == 49; }));
+  ASSERT_TRUE(sweeping_until([&] { return ran == 49; }));
   EXPECT_EQ(evidence(), 0);
 }
 
 TEST_F(LeasesTest, a_handler_is_stopped_when_the_run_time_is_over_until_the_attempts_are_used_up) {
-  const JobId id = enqueue({.attempts_max = 2, .run_max = ms{800}, .backoff_base = ms{0}});
+  const JobId id =
+      enqueue({.attempts_max = 2, .lease_ttl = ms{2'000}, .run_max = ms{2'500}, .backoff_base = ms{0}});
   std::atomic<int> stopped{0};
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {
@@ -284,14 +296,15 @@ TEST_F(LeasesTest, a_handler_is_stopped_when_the_run_time_is_over_until_the_atte
   must(worker.start());
 
   ASSERT_TRUE(sweeping_until([&] { return job(id).state == JobState::dead; }));
-  EXPECT_EQ(stopped, 2);
+  // The database may end the last attempt before its handler has come to hear of it.
+  EXPECT_TRUE(eventually([&] { return stopped == 2; }));
   EXPECT_THAT(outcomes(id), ElementsAre("expired", "expired"));
   worker.drain();
   EXPECT_EQ(evidence(), 0);
 }
 
 TEST_F(LeasesTest, the_result_of_a_handler_that_ran_too_long_is_refused) {
-  const JobId id = enqueue({.attempts_max = 1, .run_max = ms{400}});
+  const JobId id = enqueue({.attempts_max = 1, .run_max = ms{2'000}});
   Gate gate;
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {
@@ -312,8 +325,8 @@ TEST_F(LeasesTest, the_result_of_a_handler_that_ran_too_long_is_refused) {
 }
 
 TEST_F(LeasesTest, an_expired_lease_buries_an_at_most_once_job_and_holds_a_held_one) {
-  const JobId once = enqueue({.run_max = ms{400}, .delivery = Delivery::at_most_once});
-  const JobId held = enqueue({.run_max = ms{400}, .delivery = Delivery::hold});
+  const JobId once = enqueue({.run_max = ms{2'000}, .delivery = Delivery::at_most_once});
+  const JobId held = enqueue({.run_max = ms{2'000}, .delivery = Delivery::hold});
   std::atomic<int> runs{0};
   Worker worker{quiet()};
   worker.handle("test", [&](Context& ctx) {

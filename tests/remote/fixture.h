@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rpc/rpc_server.h"
+#include "service/service.h"
+#include "worker/fixture.h"
+
+namespace faultline::testing {
+
+/// A server in this process.
+class LocalServer {
+ public:
+  explicit LocalServer(const std::string& database, rpc::Options options = {},
+                       const service::Authenticator* authenticator = nullptr)
+      : service_(service::Service::start({.database = database, .log = [](const Event&) {}})) {
+    options.log = [](const Event&) {};
+    rpc_ = must(rpc::RpcServer::start(std::move(options), *service_,
+                                      authenticator != nullptr ? *authenticator : everybody_));
+    if (!eventually([&] { return service_->ready(); })) throw std::runtime_error("the server is not ready");
+  }
+  LocalServer(const LocalServer&) = delete;
+  LocalServer& operator=(const LocalServer&) = delete;
+  ~LocalServer() {
+    rpc_.reset();
+    service_->stop();
+  }
+
+  [[nodiscard]] std::uint16_t port() const { return rpc_->port(); }
+  [[nodiscard]] std::string url() const { return "faultline://127.0.0.1:" + std::to_string(port()); }
+  [[nodiscard]] service::Service& service() { return *service_; }
+  /// As a server does that is told to stop: streams are sent away, calls are answered.
+  void drain() { service_->drain(); }
+
+ private:
+  const service::Everybody everybody_;
+  std::unique_ptr<service::Service> service_;
+  std::unique_ptr<rpc::RpcServer> rpc_;
+};
+
+class RemoteTest : public WorkerTest {
+ protected:
+  /// Options of a worker that has its jobs through this server.
+  [[nodiscard]] WorkerOptions remote(const std::string& url, std::string name = "w") {
+    WorkerOptions made = options(std::move(name));
+    made.database.clear();
+    made.server = url;
+    return made;
+  }
+};
+
+}  // namespace faultline::testing

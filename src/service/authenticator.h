@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include "service/access.h"
+#include "service/problem.h"
+
+namespace faultline::service {
+
+/// Tells who calls. Thread-safe; does not block.
+class Authenticator {
+ public:
+  virtual ~Authenticator() = default;
+  /// `bearer` is what stands behind "Bearer " in `authorization`; empty: there was none.
+  [[nodiscard]] virtual Answer<Principal> authenticate(std::string_view bearer) const = 0;
+};
+
+/// For a server that asks for no keys: everybody may do everything.
+class Everybody : public Authenticator {
+ public:
+  [[nodiscard]] Answer<Principal> authenticate(std::string_view) const override {
+    return Principal::anybody();
+  }
+};
+
+}  // namespace faultline::service

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "service/service.h"
+
+namespace faultline::service {
+
+/// Deals out jobs to those who wait for them.
+///
+/// Every queue that somebody waits for is a line: the consumers with credit left stand in it, and take turns.
+/// A turn is one claim, of at most a quantum while others wait, too. A claim that comes back short ends the
+/// round: the line is dry. Then one consumer of it, not each, looks again after a while, which grows from 2
+/// ms to `poll_max`, or as soon as somebody says that there is something. While claims come back full,
+/// several of a line are under way at once, but never two of one consumer.
+///
+/// Thread-safe.
+class Dispatcher {
+ public:
+  struct Options {
+    std::size_t claimers = 1;  ///< threads: claims under way at once
+    std::size_t consumers_max = 0;
+    std::chrono::milliseconds poll_max{500};
+  };
+  struct Hooks {
+    std::function<Answer<std::vector<ClaimedJob>>(const ClaimRequest&)> claim;
+    std::function<void(std::vector<Lease>)> release;  ///< jobs that reached nobody
+  };
+
+  Dispatcher(Options options, Hooks hooks);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// The queue exists. The consumer must be gone before the dispatcher is.
+  [[nodiscard]] Answer<std::unique_ptr<Consumer>> add(std::string queue, std::string worker, Deliver deliver);
+
+  /// There may be due jobs in this queue.
+  void wake(std::string_view queue);
+  void wake_all();
+
+  [[nodiscard]] std::size_t consumers() const;
+
+  /// No more claims; everybody is told.
+  void drain();
+  /// Nothing is delivered any more.
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Line;
+  struct Seat;
+  class Handle;
+  using Lock = std::unique_lock<std::mutex>;
+
+  void grant(Seat& seat, std::int64_t credit, std::int64_t sequence);
+  void leave(const std::shared_ptr<Seat>& seat);
+
+  void work();
+  void take_turn(Lock& lock, Line& line);
+  /// What a claim says about the line.
+  void note(Line& line, const Answer<std::vector<ClaimedJob>>& jobs, std::size_t limit, std::uint64_t wakes);
+  void hand_over(Lock& lock, Seat& seat, std::vector<ClaimedJob> jobs, std::int64_t sequence);
+  [[nodiscard]] bool say_farewell(Lock& lock);
+  void sit_down(const std::shared_ptr<Seat>& seat);
+  void stand_in(Seat& seat);
+
+  [[nodiscard]] bool runnable(const Line& line) const;
+  /// Puts the line where it will be seen at the right time.
+  void arrange(Line& line);
+  void disarm(Line& line);  // before `due` is changed
+  void wake_line(Line& line);
+  [[nodiscard]] Line* next_line();
+  void wait(Lock& lock);
+
+  const Options options_;
+  const Hooks hooks_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::condition_variable delivered_;
+  std::unordered_map<std::string, std::unique_ptr<Line>>
+      lines_;  // never removed: as many as there are queues
+  std::list<std::shared_ptr<Seat>> seats_;
+  std::deque<Line*> ready_;
+  std::set<std::pair<Clock::time_point, Line*>> timers_;
+  std::deque<std::shared_ptr<Seat>> farewells_;
+  std::size_t idle_ = 0;
+  bool draining_ = false;
+  bool stopping_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace faultline::service

@@ -1,0 +1,669 @@
+#include "service/service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <span>
+#include <utility>
+
+#include "service/budget.h"
+#include "service/bulk.h"
+#include "service/coalescer.h"
+#include "service/cursor.h"
+#include "service/dispatcher.h"
+#include "service/happenings.h"
+#include "service/operations.h"
+#include "service/store_holder.h"
+#include "service/tasks.h"
+#include "store/announce.h"
+#include "store/listener.h"
+#include "store/validate.h"
+
+namespace faultline::service {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::string_view kApplication = "faultline server";
+constexpr std::size_t kSubmitters = 2;
+constexpr std::size_t kSettlers = 2;
+constexpr std::size_t kOthers = 2;
+constexpr milliseconds kOverloadedRetryAfter{1'000};
+
+/// The groups of settlements.
+constexpr std::int64_t kFirstTime = 0;
+constexpr std::int64_t kResent = 1;
+/// The group of heartbeats that do not extend; others are grouped by their extension, which is at least 100
+/// ms.
+constexpr std::int64_t kByTtl = 0;
+
+Problem stopping() {
+  return {.code = Code::unavailable,
+          .message = "this server stops",
+          .hint = "nothing was changed; use another one, or try again",
+          .retry_after = milliseconds{1'000}};
+}
+
+Problem no_such_job(JobId id) {
+  return {.code = Code::not_found,
+          .message = "there is no job " + id.to_string(),
+          .hint = "check the id; a finished job is retired after its queue's retention"};
+}
+
+StoreOptions store_options(const Options& options) {
+  return {.database = options.database,
+          .application_name = std::string{kApplication},
+          .connections_max = std::max<std::size_t>(options.connections, 1),
+          .transactions_max = 1,
+          .call_timeout = options.call_timeout,
+          .payload_bytes_max = options.payload_bytes_max,
+          .json_depth_max = options.json_depth_max};
+}
+
+std::size_t bytes_in(const std::optional<std::string>& text) { return text ? text->size() : 0; }
+
+class ServiceImpl : public Service {
+ public:
+  explicit ServiceImpl(Options options);
+  ~ServiceImpl() override { stop(); }
+  ServiceImpl(const ServiceImpl&) = delete;
+  ServiceImpl& operator=(const ServiceImpl&) = delete;
+
+  [[nodiscard]] const Options& options() const override { return options_; }
+
+  void enqueue(const Principal& who, std::vector<NewJob> jobs, Done<std::vector<Submission>> done) override;
+  [[nodiscard]] Answer<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
+                                                          std::string worker, Deliver deliver) override;
+  void heartbeat(const Principal& who, std::vector<Lease> leases, std::optional<milliseconds> extend,
+                 Done<std::vector<Beat>> done) override;
+  void settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+              Done<std::vector<Verdict>> done) override;
+  void progress(const Principal& who, std::vector<ProgressReport> reports,
+                Done<std::vector<Verdict>> done) override;
+  void check(const Principal& who, std::vector<Lease> leases, Done<std::vector<Verdict>> done) override;
+  void resolve(const Principal& who, std::vector<Lease> leases,
+               Done<std::vector<std::optional<Outcome::Kind>>> done) override;
+  void begin_effects(const Principal& who, std::vector<EffectKey> keys,
+                     Done<std::vector<Effect>> done) override;
+  void record_effects(const Principal& who, std::vector<EffectResult> results,
+                      Done<std::vector<Effect>> done) override;
+  void forget_effects(const Principal& who, std::vector<EffectKey> keys,
+                      Done<std::vector<Verdict>> done) override;
+
+  void job(const Principal& who, JobId id, Done<JobHistory> done) override;
+  void list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) override;
+  void queues(const Principal& who, Done<std::vector<QueueOverview>> done) override;
+  void set_queue(const Principal& who, std::string name, QueueSettings settings,
+                 Done<QueueOverview> done) override;
+  void cancel(const Principal& who, Selection jobs, std::string reason,
+              Done<Changed<CancelStatus>> done) override;
+  void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) override;
+  void stale_writes(const Principal& who, std::size_t limit, std::string cursor,
+                    Done<StalePage> done) override;
+
+  [[nodiscard]] Answer<std::unique_ptr<Watch>> watch(
+      const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) override;
+
+  [[nodiscard]] bool ready() const override { return !draining_ && !stopping_ && store_.usable(); }
+  [[nodiscard]] std::string why_not_ready() const override;
+  [[nodiscard]] Counters counters() const override;
+  void drain() override;
+  void stop() override;
+
+ private:
+  using Submitting = Coalescer<NewJob, Submission>;
+  using Settling = Coalescer<Settlement, Verdict>;
+  using Beating = Coalescer<Lease, Beat>;
+  using Progressing = Coalescer<ProgressReport, Verdict>;
+
+  [[nodiscard]] store::Limits limits() const {
+    return {.payload_bytes_max = options_.payload_bytes_max, .json_depth_max = options_.json_depth_max};
+  }
+
+  // Before a call: whether it may be taken on.
+
+  [[nodiscard]] std::optional<Problem> check_size(std::size_t items, std::string_view what) const;
+  [[nodiscard]] std::optional<Problem> check_new_jobs(const Principal& who,
+                                                      std::span<const NewJob> jobs) const;
+  [[nodiscard]] std::optional<Problem> check_leases(const Principal& who, Operation operation,
+                                                    std::span<const Lease> leases) const;
+  /// The database is there and there is room; takes the room.
+  [[nodiscard]] std::optional<Problem> admit(std::size_t items, std::size_t bytes);
+  /// Gives the room back, then answers.
+  template <class T>
+  [[nodiscard]] Done<T> giving_back(std::size_t items, std::size_t bytes, Done<T> done);
+
+  template <class Item, class Reply>
+  void share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call);
+  /// Runs `ask(Store&) -> Answer<T>` on a thread of the others.
+  template <class T, class Ask>
+  void ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask);
+
+  // The shared batches.
+
+  [[nodiscard]] Answer<std::vector<Submission>> run_submissions(std::span<const NewJob> jobs);
+  [[nodiscard]] Answer<std::vector<Verdict>> run_settlements(std::span<const Settlement> settlements,
+                                                             std::int64_t group);
+  [[nodiscard]] Answer<std::vector<Beat>> run_heartbeats(std::span<const Lease> leases, std::int64_t group);
+  [[nodiscard]] Answer<std::vector<Verdict>> run_progress(std::span<const ProgressReport> reports);
+  [[nodiscard]] Answer<std::vector<ClaimedJob>> run_claim(const ClaimRequest& request);
+  void release(std::vector<Lease> leases);
+  void count_refused(std::span<const Verdict> verdicts);
+
+  template <class Status, class Act>
+  void change(const Principal& who, Operation operation, Selection jobs, std::vector<JobState> states,
+              Done<Changed<Status>> done, Act act);
+
+  const Options options_;
+  Budget budget_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> enqueued_{0}, claimed_{0}, settled_{0}, stale_{0}, heartbeats_{0};
+
+  StoreHolder store_;
+  Happenings happenings_;
+  Tasks others_;
+  Submitting submitting_;
+  Settling settling_;
+  Beating beating_;
+  Progressing progressing_;
+  Dispatcher dispatcher_;
+  std::unique_ptr<store::Listener> listener_;
+};
+
+ServiceImpl::ServiceImpl(Options options)
+    : options_(std::move(options)),
+      budget_(options_.waiting_max),
+      store_({.store = store_options(options_), .log = options_.log}),
+      happenings_(store_),
+      others_(kOthers),
+      submitting_(
+          {.threads = kSubmitters,
+           .run = [this](std::span<const NewJob> jobs, std::int64_t) { return run_submissions(jobs); }}),
+      settling_({.threads = kSettlers,
+                 .run = [this](std::span<const Settlement> settlements,
+                               std::int64_t group) { return run_settlements(settlements, group); },
+                 .job = [](const Settlement& settlement) { return settlement.lease.job; }}),
+      beating_({.run = [this](std::span<const Lease> leases,
+                              std::int64_t group) { return run_heartbeats(leases, group); },
+                .job = [](const Lease& lease) { return lease.job; }}),
+      progressing_({.run = [this](std::span<const ProgressReport> reports,
+                                  std::int64_t) { return run_progress(reports); },
+                    .job = [](const ProgressReport& report) { return report.lease.job; }}),
+      dispatcher_({.claimers = std::max<std::size_t>(options_.connections, 2) - 1,
+                   .consumers_max = options_.consumers_max,
+                   .poll_max = options_.poll_max},
+                  {.claim = [this](const ClaimRequest& request) { return run_claim(request); },
+                   .release = [this](std::vector<Lease> leases) { release(std::move(leases)); }}) {
+  if (!options_.listen) return;
+  listener_ = std::make_unique<store::Listener>(
+      options_.database, std::string{kApplication} + " listen",
+      store::Listener::Callbacks{.announced = [this](std::string_view queue) { dispatcher_.wake(queue); },
+                                 .connected = [this] { dispatcher_.wake_all(); }});
+}
+
+void ServiceImpl::drain() {
+  draining_ = true;
+  dispatcher_.drain();
+}
+
+void ServiceImpl::stop() {
+  if (stopping_.exchange(true)) return;
+  listener_.reset();
+  // What comes last may still use what comes after it.
+  dispatcher_.stop();
+  others_.stop();
+  submitting_.stop();
+  progressing_.stop();
+  beating_.stop();
+  settling_.stop();
+  happenings_.stop();
+  store_.stop();
+}
+
+std::string ServiceImpl::why_not_ready() const {
+  if (draining_ || stopping_) return "this server stops";
+  return store_.why_not();
+}
+
+Service::Counters ServiceImpl::counters() const {
+  return {.enqueued = enqueued_,
+          .claimed = claimed_,
+          .settled = settled_,
+          .stale = stale_,
+          .heartbeats = heartbeats_,
+          .refused_overload = budget_.refused(),
+          .consumers = dispatcher_.consumers(),
+          .waiting = budget_.items()};
+}
+
+// Before a call.
+
+std::optional<Problem> ServiceImpl::check_size(std::size_t items, std::string_view what) const {
+  if (items <= options_.batch_max) return std::nullopt;
+  return Problem{.code = Code::too_large,
+                 .message = "there are " + std::to_string(items) + " " + std::string{what} + " in one call",
+                 .hint = "send at most " + std::to_string(options_.batch_max) + " at once"};
+}
+
+std::optional<Problem> ServiceImpl::check_new_jobs(const Principal& who, std::span<const NewJob> jobs) const {
+  if (auto problem = check_access(who, Operation::enqueue)) return problem;
+  if (auto problem = check_size(jobs.size(), "jobs")) return problem;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    auto problem = check_access(who, Operation::enqueue, jobs[i].queue);
+    if (!problem) {
+      if (const auto error = store::check_job(jobs[i], limits())) problem = Problem::from(*error);
+    }
+    if (!problem) continue;
+    if (jobs.size() > 1) problem->message = "job " + std::to_string(i) + " of the batch: " + problem->message;
+    return problem;
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> ServiceImpl::check_leases(const Principal& who, Operation operation,
+                                                 std::span<const Lease> leases) const {
+  if (auto problem = check_access(who, operation)) return problem;
+  if (auto problem = check_size(leases.size(), "leases")) return problem;
+  for (const Lease& lease : leases) {
+    if (const auto error = store::check_lease(lease)) return Problem::from(*error);
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> ServiceImpl::admit(std::size_t items, std::size_t bytes) {
+  if (stopping_) return stopping();
+  if (const auto store = store_.get(); !store) return store.error();
+  if (budget_.take(items, bytes)) return std::nullopt;
+  return Problem{.code = Code::overloaded,
+                 .message = "too much waits for the database already",
+                 .hint = "nothing was changed; try again later",
+                 .retry_after = kOverloadedRetryAfter};
+}
+
+template <class T>
+Done<T> ServiceImpl::giving_back(std::size_t items, std::size_t bytes, Done<T> done) {
+  return [this, items, bytes, done = std::move(done)](Answer<T> result) mutable {
+    budget_.give_back(items, bytes);
+    done(std::move(result));
+  };
+}
+
+template <class Item, class Reply>
+void ServiceImpl::share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call) {
+  const std::size_t items = call.items.size();
+  if (items == 0) return call.done(std::vector<Reply>{});
+  if (auto problem = admit(items, call.bytes)) return call.done(std::unexpected(std::move(*problem)));
+  call.done = giving_back<std::vector<Reply>>(items, call.bytes, std::move(call.done));
+  if (!coalescer.submit(call)) call.done(std::unexpected(stopping()));
+}
+
+template <class T, class Ask>
+void ServiceImpl::ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask) {
+  if (auto problem = admit(items, bytes)) return done(std::unexpected(std::move(*problem)));
+  others_.post([this, done = giving_back<T>(items, bytes, std::move(done)),
+                ask = std::move(ask)](bool refused) mutable {
+    if (refused) return done(std::unexpected(stopping()));
+    auto store = store_.get();
+    if (!store) return done(std::unexpected(std::move(store.error())));
+    done(ask(**store));
+  });
+}
+
+// Producing.
+
+void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
+                          Done<std::vector<Submission>> done) {
+  if (auto problem = check_new_jobs(who, jobs)) return done(std::unexpected(std::move(*problem)));
+  Submitting::Call call{.items = std::move(jobs), .done = std::move(done)};
+  std::string_view known;
+  for (const NewJob& job : call.items) {
+    call.bytes += job.payload.size();
+    if (job.queue == known) continue;
+    // Nobody else's jobs wait while the database is asked about this name.
+    if (!store_.knows_queue(job.queue)) call.group = Submitting::kAlone;
+    known = job.queue;
+  }
+  share(submitting_, std::move(call));
+}
+
+Answer<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const NewJob> jobs) {
+  auto store = store_.get();
+  if (!store) return std::unexpected(std::move(store.error()));
+  auto submissions = (*store)->enqueue(jobs);
+  if (!submissions) return std::unexpected(Problem::from(submissions.error()));
+  enqueued_ += static_cast<std::uint64_t>(std::ranges::count_if(
+      *submissions, [](const Submission& s) { return s.status == Submission::Status::created; }));
+  std::string_view last;
+  for (const NewJob& job : jobs) {
+    if (job.queue == last) continue;
+    last = job.queue;
+    if (!store_.knows_queue(job.queue)) store_.remember_queue(job.queue);
+    if (store::due_at_once(job)) dispatcher_.wake(job.queue);
+  }
+  happenings_.enqueued(jobs, *submissions);
+  return std::move(*submissions);
+}
+
+// Working.
+
+Answer<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& who, std::string queue,
+                                                       std::string worker, Deliver deliver) {
+  if (auto problem = check_access(who, Operation::claim, queue)) return std::unexpected(std::move(*problem));
+  if (const auto error = store::check_claim({.queue = queue, .worker = worker})) {
+    return std::unexpected(Problem::from(*error));
+  }
+  if (stopping_) return std::unexpected(stopping());
+  const auto exists = store_.queue_exists(queue);
+  if (!exists) return std::unexpected(exists.error());
+  if (!*exists) {
+    return std::unexpected(Problem{.code = Code::not_found,
+                                   .message = "there is no queue \"" + queue + "\"",
+                                   .hint = "make it first, or check the name"});
+  }
+  return dispatcher_.add(std::move(queue), std::move(worker), std::move(deliver));
+}
+
+Answer<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest& request) {
+  auto store = store_.get();
+  if (!store) return std::unexpected(std::move(store.error()));
+  auto jobs = answer((*store)->claim(request));
+  if (jobs) {
+    claimed_ += jobs->size();
+    happenings_.claimed(*jobs);
+  }
+  return jobs;
+}
+
+void ServiceImpl::release(std::vector<Lease> leases) {
+  Settling::Call call;
+  for (Lease& lease : leases) {
+    call.items.push_back({.lease = std::move(lease), .outcome = Outcome::release()});
+  }
+  // If this fails, the leases run out.
+  call.done = [](const Answer<std::vector<Verdict>>&) {};
+  static_cast<void>(settling_.submit(call));
+}
+
+void ServiceImpl::heartbeat(const Principal& who, std::vector<Lease> leases,
+                            std::optional<milliseconds> extend, Done<std::vector<Beat>> done) {
+  if (auto problem = check_leases(who, Operation::heartbeat, leases)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  if (extend) {
+    if (const auto error = store::check_extend(*extend)) return done(std::unexpected(Problem::from(*error)));
+  }
+  share(beating_,
+        {.items = std::move(leases), .done = std::move(done), .group = extend ? extend->count() : kByTtl});
+}
+
+Answer<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> leases, std::int64_t group) {
+  auto store = store_.get();
+  if (!store) return std::unexpected(std::move(store.error()));
+  std::optional<milliseconds> extend;
+  if (group != kByTtl) extend = milliseconds{group};
+  auto beats = answer((*store)->heartbeat(leases, extend));
+  if (!beats) return beats;
+  heartbeats_ += beats->size();
+  const auto lost = std::ranges::count(*beats, Beat::Status::lost, &Beat::status);
+  stale_ += static_cast<std::uint64_t>(lost);
+  if (lost > 0) happenings_.refused();
+  return beats;
+}
+
+void ServiceImpl::count_refused(std::span<const Verdict> verdicts) {
+  const auto refused = std::ranges::count(verdicts, Verdict::Status::stale, &Verdict::status);
+  stale_ += static_cast<std::uint64_t>(refused);
+  if (refused > 0) happenings_.refused();
+}
+
+void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+                         Done<std::vector<Verdict>> done) {
+  if (auto problem = check_access(who, Operation::settle)) return done(std::unexpected(std::move(*problem)));
+  if (auto problem = check_size(settlements.size(), "settlements")) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  std::size_t bytes = 0;
+  for (const Settlement& settlement : settlements) {
+    auto error = store::check_lease(settlement.lease);
+    if (!error) error = store::check_outcome(settlement.outcome, limits());
+    if (error) return done(std::unexpected(Problem::from(*error)));
+    bytes += bytes_in(settlement.outcome.result) + bytes_in(settlement.outcome.error);
+  }
+  share(settling_, {.items = std::move(settlements),
+                    .done = std::move(done),
+                    .group = resent ? kResent : kFirstTime,
+                    .bytes = bytes});
+}
+
+Answer<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements,
+                                                          std::int64_t group) {
+  auto store = store_.get();
+  if (!store) return std::unexpected(std::move(store.error()));
+  auto verdicts = answer((*store)->settle(settlements, group == kResent));
+  if (!verdicts) return verdicts;
+  settled_ +=
+      static_cast<std::uint64_t>(std::ranges::count(*verdicts, Verdict::Status::committed, &Verdict::status));
+  count_refused(*verdicts);
+  happenings_.settled(settlements, *verdicts);
+  return verdicts;
+}
+
+void ServiceImpl::progress(const Principal& who, std::vector<ProgressReport> reports,
+                           Done<std::vector<Verdict>> done) {
+  if (auto problem = check_access(who, Operation::progress))
+    return done(std::unexpected(std::move(*problem)));
+  if (auto problem = check_size(reports.size(), "reports")) return done(std::unexpected(std::move(*problem)));
+  std::size_t bytes = 0;
+  for (const ProgressReport& report : reports) {
+    if (const auto error = store::check_progress(report)) return done(std::unexpected(Problem::from(*error)));
+    bytes += report.note.size();
+  }
+  share(progressing_, {.items = std::move(reports), .done = std::move(done), .bytes = bytes});
+}
+
+Answer<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const ProgressReport> reports) {
+  auto store = store_.get();
+  if (!store) return std::unexpected(std::move(store.error()));
+  auto verdicts = answer((*store)->progress(reports));
+  if (verdicts) count_refused(*verdicts);
+  return verdicts;
+}
+
+void ServiceImpl::check(const Principal& who, std::vector<Lease> leases, Done<std::vector<Verdict>> done) {
+  if (auto problem = check_leases(who, Operation::check, leases))
+    return done(std::unexpected(std::move(*problem)));
+  const std::size_t items = leases.size();
+  ask_store<std::vector<Verdict>>(items, 0, std::move(done),
+                                  [this, leases = std::move(leases)](Store& store) {
+                                    auto verdicts = answer(store.check(leases));
+                                    if (verdicts) count_refused(*verdicts);
+                                    return verdicts;
+                                  });
+}
+
+void ServiceImpl::resolve(const Principal& who, std::vector<Lease> leases,
+                          Done<std::vector<std::optional<Outcome::Kind>>> done) {
+  if (auto problem = check_leases(who, Operation::resolve, leases)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  const std::size_t items = leases.size();
+  ask_store<std::vector<std::optional<Outcome::Kind>>>(
+      items, 0, std::move(done),
+      [leases = std::move(leases)](Store& store) { return answer(store.resolve(leases)); });
+}
+
+void ServiceImpl::begin_effects(const Principal& who, std::vector<EffectKey> keys,
+                                Done<std::vector<Effect>> done) {
+  if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
+  if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
+  const std::size_t items = keys.size();
+  ask_store<std::vector<Effect>>(items, 0, std::move(done), [keys = std::move(keys)](Store& store) {
+    return answer(store.begin_effects(keys));
+  });
+}
+
+void ServiceImpl::record_effects(const Principal& who, std::vector<EffectResult> results,
+                                 Done<std::vector<Effect>> done) {
+  if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
+  if (auto problem = check_size(results.size(), "effects")) return done(std::unexpected(std::move(*problem)));
+  const std::size_t items = results.size();
+  std::size_t bytes = 0;
+  for (const EffectResult& result : results) bytes += result.result.size();
+  ask_store<std::vector<Effect>>(items, bytes, std::move(done), [results = std::move(results)](Store& store) {
+    return answer(store.record_effects(results));
+  });
+}
+
+void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> keys,
+                                 Done<std::vector<Verdict>> done) {
+  if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
+  if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
+  const std::size_t items = keys.size();
+  ask_store<std::vector<Verdict>>(items, 0, std::move(done), [keys = std::move(keys)](Store& store) {
+    return answer(store.forget_effects(keys));
+  });
+}
+
+// Looking and operating.
+
+void ServiceImpl::job(const Principal& who, JobId id, Done<JobHistory> done) {
+  if (auto problem = check_access(who, Operation::get_job)) return done(std::unexpected(std::move(*problem)));
+  ask_store<JobHistory>(1, 0, std::move(done), [who, id](Store& store) -> Answer<JobHistory> {
+    auto history = answer(store.history(id));
+    if (!history) return std::unexpected(std::move(history.error()));
+    // A job of a queue that is none of the caller's business is not there.
+    if (!*history || !who.may_use((*history)->job.queue)) return std::unexpected(no_such_job(id));
+    return std::move(**history);
+  });
+}
+
+void ServiceImpl::list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) {
+  if (auto problem = check_filter(who, Operation::list_jobs, request)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  if (const auto error = store::check_list(request)) return done(std::unexpected(Problem::from(*error)));
+  if (!cursor.empty()) {
+    auto before = from_cursor(request, cursor);
+    if (!before) return done(std::unexpected(std::move(before.error())));
+    request.before = *before;
+  }
+  ask_store<Page>(1, 0, std::move(done), [request = std::move(request)](Store& store) -> Answer<Page> {
+    auto jobs = answer(store.list(request));
+    if (!jobs) return std::unexpected(std::move(jobs.error()));
+    Page page{.jobs = std::move(*jobs), .next = std::nullopt};
+    if (page.jobs.size() == request.limit) page.next = to_cursor(request, page.jobs.back().id);
+    return page;
+  });
+}
+
+void ServiceImpl::queues(const Principal& who, Done<std::vector<QueueOverview>> done) {
+  if (auto problem = check_access(who, Operation::list_queues)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  ask_store<std::vector<QueueOverview>>(
+      1, 0, std::move(done), [who](Store& store) -> Answer<std::vector<QueueOverview>> {
+        auto queues = answer(store.queues());
+        if (!queues) return std::unexpected(std::move(queues.error()));
+        std::erase_if(*queues, [&](const Queue& queue) { return !who.may_use(queue.name); });
+        auto counts = answer(store.counts());
+        if (!counts) return std::unexpected(std::move(counts.error()));
+        return overviews_of(std::move(*queues), std::move(*counts));
+      });
+}
+
+void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSettings settings,
+                            Done<QueueOverview> done) {
+  if (auto problem = check_access(who, Operation::set_queue, name)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  if (const auto error = store::check_queue(name, settings)) {
+    return done(std::unexpected(Problem::from(*error)));
+  }
+  ask_store<QueueOverview>(1, 0, std::move(done),
+                           [this, name = std::move(name), settings](Store& store) -> Answer<QueueOverview> {
+                             if (auto set = store.set_queue(name, settings); !set)
+                               return std::unexpected(Problem::from(set.error()));
+                             store_.remember_queue(name);
+                             dispatcher_.wake(name);
+                             auto overview = find_queue(store, name);
+                             if (overview) happenings_.queue_changed(*overview);
+                             return overview;
+                           });
+}
+
+template <class Status, class Act>
+void ServiceImpl::change(const Principal& who, Operation operation, Selection jobs,
+                         std::vector<JobState> states, Done<Changed<Status>> done, Act act) {
+  if (auto problem = check_selection(who, operation, jobs)) return done(std::unexpected(std::move(*problem)));
+  if (!jobs.filter) {
+    if (auto problem = check_size(jobs.ids.size(), "jobs")) return done(std::unexpected(std::move(*problem)));
+    const std::size_t items = jobs.ids.size();
+    return ask_store<Changed<Status>>(items, 0, std::move(done),
+                                      [who, ids = std::move(jobs.ids), act = std::move(act)](Store& store) {
+                                        return change_by_id<Status>(store, who, ids, act);
+                                      });
+  }
+  if (auto problem = admit(1, 0)) return done(std::unexpected(std::move(*problem)));
+  if (jobs.filter->state) states = {*jobs.filter->state};
+  Bulk<Status>::start({.store = store_,
+                       .tasks = others_,
+                       .filter = std::move(*jobs.filter),
+                       .states = std::move(states),
+                       .dry_run = jobs.dry_run,
+                       .act = std::move(act),
+                       .done = giving_back<Changed<Status>>(1, 0, std::move(done))});
+}
+
+void ServiceImpl::cancel(const Principal& who, Selection jobs, std::string reason,
+                         Done<Changed<CancelStatus>> done) {
+  // All that have not ended.
+  change<CancelStatus>(
+      who, Operation::cancel, std::move(jobs),
+      {JobState::scheduled, JobState::available, JobState::running, JobState::held, JobState::dead},
+      std::move(done),
+      [name = who.name, reason = std::move(reason)](Store& store, std::span<const JobId> ids) {
+        return answer(store.cancel(ids, name, reason));
+      });
+}
+
+void ServiceImpl::requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) {
+  // All that wait for a person. Whoever wants to run again what has succeeded says so.
+  change<RequeueStatus>(who, Operation::requeue, std::move(jobs), {JobState::dead, JobState::held},
+                        std::move(done), [this, name = who.name](Store& store, std::span<const JobId> ids) {
+                          auto statuses = answer(store.requeue(ids, name));
+                          if (statuses) dispatcher_.wake_all();
+                          return statuses;
+                        });
+}
+
+void ServiceImpl::stale_writes(const Principal& who, std::size_t limit, std::string cursor,
+                               Done<StalePage> done) {
+  if (auto problem = check_access(who, Operation::list_stale))
+    return done(std::unexpected(std::move(*problem)));
+  if (const auto error = store::check_list({.limit = limit}))
+    return done(std::unexpected(Problem::from(*error)));
+  std::optional<DatabaseTime> before;
+  if (!cursor.empty()) {
+    auto from = stale_writes_from_cursor(cursor);
+    if (!from) return done(std::unexpected(std::move(from.error())));
+    before = *from;
+  }
+  ask_store<StalePage>(1, 0, std::move(done), [who, limit, before](Store& store) {
+    return list_stale_writes(store, who, limit, before);
+  });
+}
+
+Answer<std::unique_ptr<Service::Watch>> ServiceImpl::watch(
+    const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) {
+  if (auto problem = check_access(who, Operation::watch_events)) return std::unexpected(std::move(*problem));
+  if (stopping_) return std::unexpected(stopping());
+  return happenings_.watch(who, std::move(next));
+}
+
+}  // namespace
+
+std::unique_ptr<Service> Service::start(Options options) {
+  return std::make_unique<ServiceImpl>(std::move(options));
+}
+
+}  // namespace faultline::service

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "faultline/event.h"
+#include "faultline/store.h"
+#include "service/access.h"
+#include "service/problem.h"
+
+namespace faultline::service {
+
+struct Options {
+  std::string database;
+  std::size_t connections = 4;  ///< for claims, settlements and submissions
+  std::size_t waiting_max =
+      10'000;  ///< items (jobs, leases, calls) that wait for the database; more are refused
+  std::size_t consumers_max = 10'000;  ///< streams and long polls at once
+  std::size_t payload_bytes_max = 1'048'576;
+  std::size_t json_depth_max = 128;
+  std::size_t batch_max = 1'000;  ///< jobs, leases or settlements in one call
+  std::chrono::milliseconds call_timeout{10'000};
+  std::chrono::milliseconds poll_max{
+      500};            ///< the longest wait between two looks at a queue that somebody waits for
+  bool listen = true;  ///< wake on announcements, besides polling
+  EventSink log{};     ///< required
+};
+
+/// Jobs for a consumer. Returns false if it is gone: then they are released at once, and not counted.
+/// `sequence` is what the last `grant` before the claim said. Called on a thread of the service, one call at
+/// a time for a consumer; must not block.
+using Deliver = std::function<bool(std::vector<ClaimedJob> jobs, std::int64_t sequence)>;
+
+/// A stream or a long poll that waits for jobs of one queue. Destroyed, it gets nothing more: the destructor
+/// waits for a delivery under way (so it must not be called from within one; return false there instead).
+class Consumer {
+ public:
+  virtual ~Consumer() = default;
+  /// It may be given `credit` jobs in all since it began.
+  virtual void grant(std::int64_t credit, std::int64_t sequence) = 0;
+};
+
+/// Jobs by id, or all that match. Exactly one of both.
+struct Selection {
+  std::vector<JobId> ids{};
+  std::optional<ListRequest> filter{};  ///< queue, kind, state; `before` and `limit` are not looked at
+  bool dry_run = false;                 ///< with a filter: only count
+};
+template <class Status>
+struct Changed {
+  std::vector<std::pair<JobId, Status>> items{};  ///< by id, in their order
+  std::size_t matched = 0;                        ///< by filter
+  std::size_t changed = 0;
+};
+
+struct QueueOverview {
+  Queue queue;
+  QueueCounts counts;
+};
+
+struct Page {
+  std::vector<JobSummary> jobs;
+  std::optional<std::string> next;  ///< the cursor of the next page
+};
+
+/// One thing that happens now, for those who watch. `name` as in logs: job_enqueued, lease_acquired,
+/// job_settled, stale_write_blocked, lease_expired, queue_changed, queues (a snapshot of all counts).
+struct Happening {
+  std::uint64_t id = 0;  ///< grows by one
+  std::string name;
+  std::string queue;  ///< empty: not about one queue
+  std::string json;   ///< one object, without newlines; never a payload
+};
+
+/// What both transports offer, without a wire: authorisation, limits, batching of what comes at the same
+/// time, fair dispatch, over one `Store`. It keeps no state that matters: kill it at any moment.
+///
+/// Every call returns at once and answers through `done`, exactly once. Principals are checked here, so a
+/// transport cannot forget to. Thread-safe.
+class Service {
+ public:
+  /// Does not need the database: without it the service is not ready, answers `unavailable`, and recovers by
+  /// itself.
+  [[nodiscard]] static std::unique_ptr<Service> start(Options options);
+  virtual ~Service() = default;
+
+  [[nodiscard]] virtual const Options& options() const = 0;
+
+  // Producing. Submissions that come at the same time share a transaction; each is all or nothing for itself.
+
+  virtual void enqueue(const Principal& who, std::vector<NewJob> jobs,
+                       Done<std::vector<Submission>> done) = 0;
+
+  // Working.
+
+  /// `worker` is a name for people. Fair among the consumers of a queue, and never beyond credit.
+  [[nodiscard]] virtual Answer<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
+                                                                  std::string worker, Deliver deliver) = 0;
+  virtual void heartbeat(const Principal& who, std::vector<Lease> leases,
+                         std::optional<std::chrono::milliseconds> extend, Done<std::vector<Beat>> done) = 0;
+  /// `resent`: what the ledger has already is answered as committed.
+  virtual void settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+                      Done<std::vector<Verdict>> done) = 0;
+  virtual void progress(const Principal& who, std::vector<ProgressReport> reports,
+                        Done<std::vector<Verdict>> done) = 0;
+  virtual void check(const Principal& who, std::vector<Lease> leases, Done<std::vector<Verdict>> done) = 0;
+  virtual void resolve(const Principal& who, std::vector<Lease> leases,
+                       Done<std::vector<std::optional<Outcome::Kind>>> done) = 0;
+  virtual void begin_effects(const Principal& who, std::vector<EffectKey> keys,
+                             Done<std::vector<Effect>> done) = 0;
+  virtual void record_effects(const Principal& who, std::vector<EffectResult> results,
+                              Done<std::vector<Effect>> done) = 0;
+  virtual void forget_effects(const Principal& who, std::vector<EffectKey> keys,
+                              Done<std::vector<Verdict>> done) = 0;
+
+  // Looking and operating.
+
+  virtual void job(const Principal& who, JobId id, Done<JobHistory> done) = 0;
+  /// `cursor` is a `Page::next`, or empty.
+  virtual void list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) = 0;
+  virtual void queues(const Principal& who, Done<std::vector<QueueOverview>> done) = 0;
+  virtual void set_queue(const Principal& who, std::string name, QueueSettings settings,
+                         Done<QueueOverview> done) = 0;
+  virtual void cancel(const Principal& who, Selection jobs, std::string reason,
+                      Done<Changed<CancelStatus>> done) = 0;
+  virtual void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) = 0;
+  struct StalePage {
+    std::vector<StaleWrite> writes;
+    std::optional<std::string> next;
+  };
+  virtual void stale_writes(const Principal& who, std::size_t limit, std::string cursor,
+                            Done<StalePage> done) = 0;
+
+  // Watching.
+
+  /// A subscription; destroyed, it ends. `next` is called on a thread of the service, in order, and must not
+  /// block.
+  class Watch {
+   public:
+    virtual ~Watch() = default;
+  };
+  [[nodiscard]] virtual Answer<std::unique_ptr<Watch>> watch(
+      const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) = 0;
+
+  // Its own state.
+
+  /// The database is reachable and its schema current, as of the last look, and it does not drain.
+  [[nodiscard]] virtual bool ready() const = 0;
+  /// Why not, for people; empty when ready.
+  [[nodiscard]] virtual std::string why_not_ready() const = 0;
+  struct Counters {
+    std::uint64_t enqueued = 0, claimed = 0, settled = 0, stale = 0, heartbeats = 0, refused_overload = 0;
+    std::size_t consumers = 0, waiting = 0;
+  };
+  [[nodiscard]] virtual Counters counters() const = 0;
+
+  /// Not ready any more; no more claims; consumers are told (an empty delivery with sequence -1). Calls are
+  /// still answered, so that workers can report.
+  virtual void drain() = 0;
+  /// Answers what waits, refuses the rest. After it no callback is called.
+  virtual void stop() = 0;
+};
+
+}  // namespace faultline::service

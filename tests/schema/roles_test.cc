@@ -362,6 +362,14 @@ TEST_F(RolesTest, nobody_rewrites_the_past_and_workers_change_only_what_a_lease_
       {"producer worker reader nobody", "hold finished jobs",
        "SELECT faultline.hold_finished(0::smallint, '{}')"},
       {"reader nobody", "drop resubmitted jobs", "SELECT faultline.drop_resubmitted(0::smallint, '{}')"},
+      {"producer worker reader nobody", "look at keys", "SELECT 1 FROM faultline.api_keys"},
+      {"producer worker reader nobody", "add a key",
+       "INSERT INTO faultline.api_keys (bucket, id, name, secret_hash, scopes)"
+       " VALUES (0, 'mine', 'mine', sha256('mine'), '{admin}')"},
+      {"producer worker reader nobody", "revoke keys", "UPDATE faultline.api_keys SET revoked_at = now()"},
+      {"owner producer worker reader nobody", "make a key good for more",
+       "UPDATE faultline.api_keys SET scopes = '{admin}'"},
+      {"owner producer worker reader nobody", "delete keys of servers", "DELETE FROM faultline.api_keys"},
       {"nobody", "look", "SELECT 1 FROM faultline.jobs"},
       {"nobody", "ask the time", "SELECT faultline.clock()"},
   };

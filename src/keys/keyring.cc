@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/dsn.h"
+#include "keys/keys.h"
+#include "keys/secret.h"
+#include "keys/stored.h"
+#include "pg/interrupt.h"
+#include "schema/migrator.h"
+#include "sql/statements.h"
+
+namespace faultline::keys {
+namespace {
+
+using service::Answer;
+using service::Code;
+using service::Principal;
+using service::Problem;
+using std::chrono::milliseconds;
+
+/// How long it may take to connect, and to answer.
+constexpr milliseconds kAnswerMax{10'000};
+
+Deadline in(milliseconds time) { return Deadline::clock::now() + time; }
+
+Problem unauthenticated(std::string message) {
+  return {.code = Code::unauthenticated,
+          .message = std::move(message),
+          .hint = "send `Authorization: Bearer KEY`; make a key with `faultline keys create`"};
+}
+
+/// The same words whatever was wrong with a key: they help who holds one, and not who guesses.
+Problem not_valid() { return unauthenticated("the key is not valid"); }
+
+struct Known {
+  Sha256 secret_hash{};
+  Principal who;
+  std::optional<DatabaseTime> expires_at;
+};
+
+/// All good keys, as the database had them.
+struct Snapshot {
+  std::map<std::string, Known, std::less<>> by_id;
+  DatabaseTime database_time;  ///< when they were read
+  Deadline asked_at;           ///< the same moment or a little before, on this machine's clock
+
+  [[nodiscard]] DatabaseTime now() const {
+    return database_time +
+           std::chrono::duration_cast<DatabaseTime::duration>(Deadline::clock::now() - asked_at);
+  }
+};
+
+Snapshot read(const pg::Result& rows, Deadline asked_at) {
+  Snapshot snapshot{.database_time = rows.get<DatabaseTime>(0, 0), .asked_at = asked_at};
+  for (int row = 0; row < rows.rows() && !rows.is_null(row, 1); ++row) {
+    Known known;
+    const auto hash = rows.get<pg::BytesView>(row, 3);
+    // The table says that it is 32 bytes.
+    std::ranges::copy(hash.first(known.secret_hash.size()), known.secret_hash.begin());
+    known.who.name = rows.get<std::string>(row, 2);
+    known.who.scopes = scopes_of(rows.get<std::vector<std::string>>(row, 4));
+    known.who.queues = rows.get<std::optional<std::vector<std::string>>>(row, 5);
+    known.expires_at = rows.get<std::optional<DatabaseTime>>(row, 6);
+    snapshot.by_id.emplace(rows.get<std::string>(row, 1), std::move(known));
+  }
+  return snapshot;
+}
+
+class RefreshedKeyring final : public Keyring {
+ public:
+  explicit RefreshedKeyring(Options options) : options_(std::move(options)), thread_([this] { run(); }) {}
+  ~RefreshedKeyring() override {
+    interrupt_.fire();
+    thread_.join();
+  }
+
+  [[nodiscard]] Answer<Principal> authenticate(std::string_view bearer) const override {
+    if (bearer.empty()) return std::unexpected(unauthenticated("this server asks for a key"));
+    const std::shared_ptr<const Snapshot> keys = snapshot();
+    if (!keys) {
+      return std::unexpected(Problem{.code = Code::unavailable,
+                                     .message = "the server has not read its keys from the database yet",
+                                     .hint = "try again shortly",
+                                     .retry_after = milliseconds{1'000}});
+    }
+    const auto text = parse_key(bearer);
+    if (!text) return std::unexpected(not_valid());
+    const auto found = keys->by_id.find(text->id);
+    // Whether there is a key of that id takes no other time than whether the secret is right.
+    static const Known kNobody{};
+    const Known& known = found == keys->by_id.end() ? kNobody : found->second;
+    const bool right = same(hash_of(text->secret), known.secret_hash);
+    const bool expired = known.expires_at && *known.expires_at <= keys->now();
+    if (!right || expired || found == keys->by_id.end()) return std::unexpected(not_valid());
+    return known.who;
+  }
+
+ private:
+  [[nodiscard]] std::shared_ptr<const Snapshot> snapshot() const {
+    const std::lock_guard lock{mutex_};
+    return snapshot_;
+  }
+
+  void run() {
+    std::optional<pg::Connection> connection;
+    do {
+      const auto problem = refresh(connection);
+      if (interrupt_.fired()) return;
+      if (problem) connection.reset();
+      reached(problem);
+    } while (!interrupt_.wait(in(options_.refresh)));
+  }
+
+  /// What was wrong, or nothing.
+  std::optional<std::string> refresh(std::optional<pg::Connection>& connection) {
+    if (!connection) {
+      auto opened = pg::Connection::open(
+          {.dsn = options_.database, .application_name = "faultline keys", .interrupt_fd = interrupt_.fd()},
+          in(kAnswerMax));
+      if (!opened) return opened.error().describe();
+      if (const auto checked = schema::check(*opened, in(kAnswerMax)); !checked)
+        return checked.error().describe();
+      connection.emplace(std::move(*opened));
+    }
+    const Deadline asked_at = Deadline::clock::now();
+    const auto rows = connection->exec(sql::kApiKeysGood, pg::Params{}.add(kBucket), in(kAnswerMax));
+    if (!rows) return rows.error().describe();
+    auto fresh = std::make_shared<const Snapshot>(read(*rows, asked_at));
+    const std::lock_guard lock{mutex_};
+    std::swap(snapshot_, fresh);
+    return std::nullopt;
+  }
+
+  void reached(const std::optional<std::string>& problem) {
+    if (problem && !lost_)
+      tell(Severity::error, "database_lost",
+           {{"error", without_passwords_of(options_.database, *problem)},
+            {"keys", snapshot() ? "the last ones known count" : "none known yet"}});
+    if (!problem && lost_) tell(Severity::info, "database_back", {});
+    lost_ = problem.has_value();
+  }
+
+  void tell(Severity severity, std::string_view name,
+            std::vector<std::pair<std::string, std::string>> fields) const {
+    if (!options_.log) return;
+    options_.log({.name = name,
+                  .severity = severity,
+                  .at = std::chrono::system_clock::now(),
+                  .worker = "keys",
+                  .fields = std::move(fields)});
+  }
+
+  const Options options_;
+  pg::Interrupt interrupt_;
+  bool lost_ = false;  // of the thread alone
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Snapshot> snapshot_;  // guarded by mutex_; null: not read yet
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Keyring> Keyring::start(Options options) {
+  return std::make_unique<RefreshedKeyring>(std::move(options));
+}
+
+}  // namespace faultline::keys

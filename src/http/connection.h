@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/http_server.h"
+#include "http/message.h"
+#include "http/router.h"
+#include "http/transport.h"
+
+namespace faultline::http {
+
+/// What all connections of a server share. Outlived by none of them.
+struct Shared {
+  Options options;
+  Router router;
+  std::atomic<std::uint64_t> requests = 0;
+  std::atomic<std::uint64_t> refused_connections = 0;
+  std::atomic<std::uint64_t> timeouts = 0;
+  std::atomic<std::size_t> connections = 0;
+  std::atomic<std::size_t> body_bytes = 0;  ///< of large bodies that are being read; see `body_bytes_max`
+  std::atomic<bool> draining = false;
+
+  /// So that many large bodies at once cannot use up the memory.
+  [[nodiscard]] std::size_t body_bytes_max() const { return options.body_max * 8; }
+};
+
+/// Brings work to the thread of a connection. Thread-safe, and outlives the thread.
+class Mailbox {
+ public:
+  using Work = std::move_only_function<void(bool here)>;
+  virtual ~Mailbox() = default;
+  /// Calls `work(true)` on that thread later, or `work(false)` at once if it has ended.
+  virtual void post(Work work) = 0;
+};
+
+/// One client. All of it runs on one thread.
+class Connection {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~Connection() = default;
+  virtual void start() = 0;
+  /// Now and then: ends what has taken too long.
+  virtual void tick(Clock::time_point now) = 0;
+  /// Closes it, at once if nothing is under way.
+  virtual void drain() = 0;
+  virtual void close() = 0;
+};
+
+/// `closed` is called once, when it has let go of its socket.
+[[nodiscard]] std::shared_ptr<Connection> make_connection(std::unique_ptr<Transport> transport,
+                                                          Shared& shared, std::shared_ptr<Mailbox> mailbox,
+                                                          std::move_only_function<void()> closed);
+
+}  // namespace faultline::http

@@ -1,0 +1,65 @@
+#include <array>
+#include <mutex>
+
+#include "http/handlers.h"
+
+namespace faultline::http {
+namespace {
+
+std::string frame_of(const service::Happening& happening) {
+  std::string frame;
+  frame.reserve(happening.json.size() + happening.name.size() + 48);
+  frame += "id: " + std::to_string(happening.id);
+  frame += "\nevent: " + happening.name;
+  frame += "\ndata: " + happening.json;
+  frame += "\n\n";
+  return frame;
+}
+
+/// A stream that exists only once the service has agreed to it; the service may have something to say before
+/// that.
+class Feed {
+ public:
+  void open(std::shared_ptr<Stream> stream) {
+    const std::scoped_lock lock{mutex_};
+    stream_ = std::move(stream);
+  }
+  void send(const service::Happening& happening) {
+    const std::scoped_lock lock{mutex_};
+    if (stream_ && !stream_->send(frame_of(happening))) stream_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+void get_events(const Call& call) {
+  constexpr std::array<std::string_view, 1> kKnown{"queue"};
+  const auto parameters = accepted(call, parse_query(call.request.query, kKnown));
+  if (!parameters) return;
+  const std::string queue = parameters->empty() ? std::string{} : parameters->front().second;
+  if (!queue.empty()) {
+    const auto problem = check_access(call.who, service::Operation::watch_events, queue);
+    if (problem) return refuse(call, *problem);
+  }
+  const auto feed = std::make_shared<Feed>();
+  auto watch = accepted(
+      call,
+      call.service.watch(call.who, [feed, queue](const std::shared_ptr<const service::Happening>& happening) {
+        if (!queue.empty() && !happening->queue.empty() && happening->queue != queue) return;
+        feed->send(*happening);
+      }));
+  if (!watch) return;
+  Response head{.content_type = "text/event-stream"};
+  head.headers.emplace_back("Cache-Control", "no-store");
+  head.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy should pass events on at once
+  call.exchange->keep(std::move(*watch));
+  feed->open(call.exchange->stream(
+      std::move(head), ": still here\n\n",
+      "event: dropped\ndata: {\"reason\":\"the events came faster than they were read\"}\n\n"));
+}
+
+}  // namespace faultline::http

@@ -1,0 +1,289 @@
+#include "http/http_server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "http/connection.h"
+#include "http/tls.h"
+#include "http/transport_asio.h"
+
+namespace faultline::http {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using Tcp = asio::ip::tcp;
+using SystemError = boost::system::error_code;
+
+Error cannot_listen(const Options& options, const std::string& why) {
+  return {.code = ErrorCode::invalid_argument,
+          .message = "cannot listen on " + options.host + ":" + std::to_string(options.port) + ": " + why,
+          .hint = "give an address of this machine and a port that is free"};
+}
+
+/// Answers of other threads for the connections of one thread: those that come together wake it once.
+class LoopMailbox : public Mailbox {
+ public:
+  explicit LoopMailbox(asio::io_context& context) : context_(&context) {}
+
+  void post(Work work) override {
+    std::unique_lock lock{mutex_};
+    if (!context_) {
+      lock.unlock();
+      return work(false);
+    }
+    waiting_.push_back(std::move(work));
+    if (waiting_.size() == 1) asio::post(*context_, [this] { empty(true); });
+  }
+  /// Afterwards nothing is posted any more. What waits is called off.
+  void close() {
+    {
+      const std::scoped_lock lock{mutex_};
+      context_ = nullptr;
+    }
+    empty(false);
+  }
+
+ private:
+  void empty(bool here) {
+    std::vector<Work> taken;
+    {
+      const std::scoped_lock lock{mutex_};
+      taken.swap(waiting_);
+    }
+    for (Work& work : taken) work(here);
+  }
+
+  std::mutex mutex_;
+  asio::io_context* context_;
+  std::vector<Work> waiting_;
+};
+
+/// One thread with its connections. A connection never leaves its thread, so it needs no lock.
+class Loop {
+ public:
+  explicit Loop(Shared& shared) : shared_(shared), mailbox_(std::make_shared<LoopMailbox>(context_)) {}
+  ~Loop() { stop(); }
+
+  [[nodiscard]] asio::io_context& context() { return context_; }
+
+  void start(std::function<void()> every_second) {
+    every_second_ = std::move(every_second);
+    schedule_tick();
+    thread_ = std::jthread{[this] { context_.run(); }};
+  }
+  /// Closes all connections and ends the thread.
+  void stop() {
+    if (!thread_.joinable()) return;
+    asio::post(context_, [this] {
+      for (const auto& connection : all()) connection->close();
+      context_.stop();
+    });
+    thread_.join();
+    mailbox_->close();
+  }
+
+  /// On any thread.
+  void adopt(Tcp::socket socket, std::shared_ptr<asio::ssl::context> tls) {
+    asio::post(context_, [this, socket = std::move(socket), tls = std::move(tls)]() mutable {
+      auto transport =
+          tls ? tls_transport(std::move(socket), std::move(tls)) : plain_transport(std::move(socket));
+      const std::uint64_t number = next_number_++;
+      auto connection = make_connection(std::move(transport), shared_, mailbox_, [this, number] {
+        connections_.erase(number);
+        --shared_.connections;
+      });
+      connections_.emplace(number, connection);
+      connection->start();
+    });
+  }
+  void drain() {
+    asio::post(context_, [this] {
+      for (const auto& connection : all()) connection->drain();
+    });
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all() const {
+    std::vector<std::shared_ptr<Connection>> connections;
+    connections.reserve(connections_.size());
+    for (const auto& entry : connections_) connections.push_back(entry.second);
+    return connections;
+  }
+
+  void schedule_tick() {
+    constexpr auto kTick = 50ms;  // how late a timeout may be
+    timer_.expires_after(kTick);
+    timer_.async_wait([this](const SystemError& error) {
+      if (error) return;
+      tick();
+      schedule_tick();
+    });
+  }
+  void tick() {
+    const auto now = Connection::Clock::now();
+    for (const auto& connection : all()) connection->tick(now);
+    if (every_second_ && now >= next_second_) {
+      next_second_ = now + 1s;
+      every_second_();
+    }
+  }
+
+  Shared& shared_;
+  asio::io_context context_{1};
+  asio::steady_timer timer_{context_};
+  std::shared_ptr<LoopMailbox> mailbox_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Connection>> connections_;
+  std::uint64_t next_number_ = 0;
+  std::function<void()> every_second_;
+  Connection::Clock::time_point next_second_{};
+  std::jthread thread_;
+};
+
+class Server : public HttpServer {
+ public:
+  Server(Options options, service::Service& service, const service::Authenticator& authenticator)
+      : shared_{.options = options,
+                .router = Router{{.json_depth_max = options.json_depth_max,
+                                  .cors_origin = options.cors_origin,
+                                  .metrics = options.metrics},
+                                 service,
+                                 authenticator}},
+        loops_(make_loops(shared_)) {}
+  ~Server() override {
+    stop_accepting();
+    // The acceptor runs in the first loop, and hands sockets to the others.
+    for (const auto& loop : loops_) loop->stop();
+  }
+
+  Expected<void> listen() {
+    const Options& options = shared_.options;
+    if (!options.tls_cert.empty()) {
+      auto certificate = Certificate::load(options.tls_cert, options.tls_key);
+      if (!certificate) return std::unexpected(std::move(certificate.error()));
+      certificate_ = std::move(*certificate);
+    }
+    if (auto bound = bind(); !bound) return bound;
+    for (std::size_t i = 0; i < loops_.size(); ++i) {
+      const bool watches = i == 0 && certificate_ != nullptr;
+      loops_[i]->start(watches ? [this] { certificate_->refresh(shared_.options.log); }
+                               : std::function<void()>{});
+    }
+    asio::post(loops_.front()->context(), [this] { accept(); });
+    return {};
+  }
+
+  [[nodiscard]] std::uint16_t port() const override { return port_; }
+
+  void drain(std::chrono::steady_clock::time_point until) override {
+    shared_.draining = true;
+    stop_accepting();
+    for (const auto& loop : loops_) loop->drain();
+    // Connections end on their own threads, rarely and not for long.
+    while (shared_.connections > 0 && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(5ms);
+    }
+  }
+
+  [[nodiscard]] Counters counters() const override {
+    return {.requests = shared_.requests,
+            .refused_connections = shared_.refused_connections,
+            .timeouts = shared_.timeouts,
+            .connections = shared_.connections};
+  }
+
+ private:
+  static std::vector<std::unique_ptr<Loop>> make_loops(Shared& shared) {
+    std::vector<std::unique_ptr<Loop>> loops;
+    const std::size_t count = std::max<std::size_t>(1, shared.options.threads);
+    for (std::size_t i = 0; i < count; ++i) loops.push_back(std::make_unique<Loop>(shared));
+    return loops;
+  }
+
+  Expected<void> bind() {
+    const Options& options = shared_.options;
+    SystemError error;
+    Tcp::resolver resolver{loops_.front()->context()};
+    const auto found =
+        resolver.resolve(options.host, std::to_string(options.port), Tcp::resolver::passive, error);
+    if (error) return std::unexpected(cannot_listen(options, error.message()));
+    const Tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address{true}, error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error) return std::unexpected(cannot_listen(options, error.message()));
+    port_ = acceptor_.local_endpoint(error).port();
+    return {};
+  }
+
+  void accept() {
+    Loop& loop = *loops_[next_loop_++ % loops_.size()];
+    acceptor_.async_accept(loop.context(), [this, &loop](const SystemError& error, Tcp::socket socket) {
+      if (!acceptor_.is_open()) return;
+      if (error) return accept_later();
+      if (shared_.connections >= shared_.options.connections_max) {
+        refuse(socket);
+      } else {
+        ++shared_.connections;
+        loop.adopt(std::move(socket), certificate_ ? certificate_->context() : nullptr);
+      }
+      accept();
+    });
+  }
+  /// Out of file descriptors, most likely: some will be free soon.
+  void accept_later() {
+    retry_.expires_after(50ms);
+    retry_.async_wait([this](const SystemError& error) {
+      if (!error && acceptor_.is_open()) accept();
+    });
+  }
+  /// One word, if the system takes it at once, and closed.
+  void refuse(Tcp::socket& socket) {
+    ++shared_.refused_connections;
+    if (certificate_) return;
+    constexpr std::string_view kBusy =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: "
+        "close\r\n\r\n";
+    static_cast<void>(
+        ::send(socket.native_handle(), kBusy.data(), kBusy.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  }
+  void stop_accepting() {
+    if (std::exchange(stopped_accepting_, true)) return;
+    asio::post(loops_.front()->context(), [this] {
+      SystemError ignored;
+      acceptor_.close(ignored);
+      retry_.cancel();
+    });
+  }
+
+  Shared shared_;
+  std::unique_ptr<Certificate> certificate_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+  Tcp::acceptor acceptor_{loops_.front()->context()};
+  asio::steady_timer retry_{loops_.front()->context()};
+  std::uint16_t port_ = 0;
+  std::size_t next_loop_ = 0;
+  bool stopped_accepting_ = false;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<HttpServer>> HttpServer::start(Options options, service::Service& service,
+                                                        const service::Authenticator& authenticator) {
+  auto server = std::make_unique<Server>(std::move(options), service, authenticator);
+  if (auto listening = server->listen(); !listening) return std::unexpected(std::move(listening.error()));
+  return server;
+}
+
+}  // namespace faultline::http

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <set>
+
+#include "fixture.h"
+
+namespace faultline::testing {
+namespace {
+
+class HttpJobs : public HttpTest {};
+
+constexpr std::string_view kNobody = "019b0000-0000-7000-8000-000000000000";
+
+TEST_F(HttpJobs, a_new_job_is_answered_with_its_address) {
+  const Reply reply = post("/v1/jobs", R"({"kind":"greet","payload":{"name": "Ada",  "n":1.50}})");
+  ASSERT_EQ(reply.status, 201) << reply.body;
+  EXPECT_EQ(reply.json().at("status"), "created");
+  const std::string id = reply.json().at("job_id");
+  EXPECT_EQ(reply.header("location"), "/v1/jobs/" + id);
+
+  const Reply job = get("/v1/jobs/" + id);
+  ASSERT_EQ(job.status, 200) << job.body;
+  EXPECT_EQ(job.header("content-type"), "application/json");
+  EXPECT_EQ(job.json()["job"]["state"], "available");
+  EXPECT_NE(job.body.find(R"("payload":{"name": "Ada",  "n":1.50})"), std::string::npos) << "kept as it came";
+  EXPECT_TRUE(job.json()["attempts"].empty());
+}
+
+TEST_F(HttpJobs, the_same_key_is_the_same_job) {
+  const std::string body = R"({"kind":"k","payload":[1]})";
+  const Reply first = post("/v1/jobs", body, "Idempotency-Key: one\r\n");
+  EXPECT_EQ(first.status, 201);
+  const Reply again = post("/v1/jobs", R"({"kind":"k","payload":[1],"idempotency_key":"one"})");
+  EXPECT_EQ(again.status, 200);
+  EXPECT_EQ(again.json()["job_id"], first.json()["job_id"]);
+  EXPECT_EQ(again.json()["status"], "existing");
+  const Reply other = post("/v1/jobs", R"({"kind":"k","payload":[2],"idempotency_key":"one"})");
+  EXPECT_EQ(other.status, 409);
+  EXPECT_EQ(other.code(), "conflict");
+  EXPECT_EQ(other.header("content-type"), "application/problem+json");
+  EXPECT_EQ(other.json()["job_id"], first.json()["job_id"]);
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k","idempotency_key":"two"})", "Idempotency-Key: one\r\n").status,
+            422);
+  EXPECT_EQ(post("/v1/jobs", "[" + body + "]", "Idempotency-Key: one\r\n").status, 422);
+}
+
+TEST_F(HttpJobs, a_batch_has_one_answer_per_job) {
+  const Reply array = post("/v1/jobs", R"([{"kind":"a","idempotency_key":"x"},{"kind":"b"}])");
+  ASSERT_EQ(array.status, 201) << array.body;
+  ASSERT_EQ(array.json()["submissions"].size(), 2U);
+  const Reply lines = post(
+      "/v1/jobs", "{\"kind\":\"a\",\"idempotency_key\":\"x\"}\n{\"kind\":\"c\",\"idempotency_key\":\"x\"}\n",
+      "Content-Type: application/x-ndjson\r\n");
+  ASSERT_EQ(lines.status, 200) << lines.body;
+  EXPECT_EQ(lines.json()["submissions"][0]["status"], "existing");
+  EXPECT_EQ(lines.json()["submissions"][1]["status"], "conflict");
+  EXPECT_EQ(post("/v1/jobs", "[]").status, 200);
+  EXPECT_EQ(post("/v1/jobs", R"([{"kind":"a"},{"kind":"b","queue":"nowhere"}])").status, 404);
+}
+
+TEST_F(HttpJobs, what_is_wrong_is_refused_as_a_whole) {
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":)").status, 400);
+  const Reply wrong = post("/v1/jobs", R"([{"kind":"a"},{"kind":"b","priority":"high"}])");
+  EXPECT_EQ(wrong.status, 422);
+  EXPECT_EQ(wrong.code(), "invalid");
+  EXPECT_NE(wrong.json()["detail"].get<std::string>().find("[1].priority"), std::string::npos) << wrong.body;
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"a","priority":17})").status, 422) << "the service's own bounds";
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"a"})", "Content-Type: text/plain\r\n").status, 415);
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"a"})", "Content-Encoding: gzip\r\n").status, 415);
+  const std::string large =
+      R"({"kind":"a","payload":")" + std::string(service_->options().payload_bytes_max, 'x') + "\"}";
+  const Reply too_large = post("/v1/jobs", large);
+  EXPECT_EQ(too_large.status, 413) << too_large.body;
+  EXPECT_EQ(too_large.code(), "too_large");
+  std::string many = "[";
+  for (std::size_t i = 0; i <= service_->options().batch_max; ++i) many += R"({"kind":"a"},)";
+  many.back() = ']';
+  EXPECT_EQ(post("/v1/jobs", many).status, 413);
+  std::string deep = R"({"kind":"a","payload":)" + std::string(1'000, '[') + std::string(1'000, ']') + "}";
+  EXPECT_EQ(post("/v1/jobs", deep).status, 400);
+  deep = R"({"kind":"a","payload":)" + std::string(129, '[') + std::string(129, ']') + "}";
+  EXPECT_GE(post("/v1/jobs", deep).status, 400) << "the payload's own depth";
+  EXPECT_EQ(get("/v1/jobs").json()["jobs"].size(), 0U) << "nothing of all that was added";
+}
+
+TEST_F(HttpJobs, bytes_come_back_as_base64) {
+  const std::string id = add({{"kind", "k"}, {"payload_base64", "AP8="}});
+  EXPECT_EQ(get("/v1/jobs/" + id).json()["job"]["payload_base64"], "AP8=");
+}
+
+TEST_F(HttpJobs, a_listing_goes_page_by_page) {
+  make_queue("pages");
+  std::set<std::string> added;
+  for (int i = 0; i < 5; ++i) added.insert(add({{"kind", "k"}, {"queue", "pages"}}));
+  static_cast<void>(add({{"kind", "other"}}));
+  std::set<std::string> listed;
+  std::string target = "/v1/jobs?queue=pages&state=available&kind=k&limit=2";
+  std::string next = target;
+  int pages = 0;
+  while (!next.empty() && pages < 10) {
+    const Reply page = get(next);
+    ASSERT_EQ(page.status, 200) << page.body;
+    const Json body = page.json();
+    for (const Json& job : body["jobs"]) listed.insert(job["id"].get<std::string>());
+    const std::string cursor = body.value("next_cursor", "");
+    next = cursor.empty() ? "" : target + "&cursor=" + cursor;
+    ++pages;
+  }
+  EXPECT_EQ(listed, added);
+  EXPECT_GE(pages, 3);
+  for (const char* bad :
+       {"?limit=0", "?limit=1001", "?limit=x", "?state=lost", "?qeue=a", "?queue=a&queue=b"}) {
+    EXPECT_EQ(get(std::string{"/v1/jobs"} + bad).status, 422) << bad;
+  }
+  EXPECT_EQ(get("/v1/jobs?queue=%zz").status, 400);
+  const int status = get("/v1/jobs?cursor=nonsense").status;
+  EXPECT_TRUE(status == 400 || status == 422) << status;
+}
+
+TEST_F(HttpJobs, jobs_are_cancelled_and_requeued) {
+  const std::string id = add();
+  const Reply cancelled = post("/v1/jobs/" + id + "/cancel", R"({"reason":"not wanted"})");
+  ASSERT_EQ(cancelled.status, 200) << cancelled.body;
+  EXPECT_EQ(cancelled.json()["status"], "cancelled");
+  EXPECT_EQ(post("/v1/jobs/" + id + "/cancel", "").json()["status"], "finished");
+  EXPECT_EQ(get("/v1/jobs/" + id).json()["job"]["state"], "cancelled");
+  EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", "").json()["status"], "requeued");
+  EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", "{}").json()["status"], "live");
+  EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", R"({"a":1})").status, 422);
+  EXPECT_EQ(post("/v1/jobs/" + id + "/cancel", R"({"raison":""})").status, 422);
+  EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/cancel", "").status, 404);
+  EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/requeue", "").status, 404);
+  EXPECT_EQ(get("/v1/jobs/" + std::string{kNobody}).status, 404);
+  EXPECT_EQ(get("/v1/jobs/nonsense").code(), "not_found");
+}
+
+TEST_F(HttpJobs, many_jobs_are_changed_by_id_or_by_filter) {
+  make_queue("bulk");
+  const std::string a = add({{"kind", "k"}, {"queue", "bulk"}});
+  const std::string b = add({{"kind", "k"}, {"queue", "bulk"}});
+  const Reply counted = post("/v1/jobs/cancel", R"({"filter":{"queue":"bulk"},"dry_run":true})");
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_EQ(counted.json()["matched"], 2);
+  EXPECT_EQ(counted.json()["changed"], 0);
+  const Reply by_id = post("/v1/jobs/cancel", Json{{"ids", {a, kNobody}}, {"reason", "r"}});
+  EXPECT_EQ(by_id.json()["items"][0]["status"], "cancelled") << by_id.body;
+  EXPECT_EQ(by_id.json()["items"][1]["status"], "not_found");
+  const Reply by_filter = post("/v1/jobs/cancel", R"({"filter":{"queue":"bulk","state":"available"}})");
+  EXPECT_EQ(by_filter.json()["changed"], 1) << by_filter.body;
+  EXPECT_EQ(get("/v1/jobs/" + b).json()["job"]["state"], "cancelled");
+  const Reply requeued = post("/v1/jobs/requeue", Json{{"ids", {a, b}}});
+  EXPECT_EQ(requeued.json()["items"][1]["status"], "requeued") << requeued.body;
+  EXPECT_EQ(post("/v1/jobs/requeue", "{}").status, 422);
+}
+
+TEST_F(HttpJobs, queues_are_shown_and_changed) {
+  make_queue("mail");
+  static_cast<void>(add({{"kind", "k"}, {"queue", "mail"}}));
+  const Reply changed =
+      connect().request("PATCH", "/v1/queues/mail",
+                        R"({"paused":true,"running_max":3,"lease_ttl_ms":5000,"retention_ms":1000})");
+  ASSERT_EQ(changed.status, 200) << changed.body;
+  EXPECT_EQ(changed.json()["name"], "mail");
+  EXPECT_EQ(changed.json()["paused"], true);
+  EXPECT_EQ(changed.json()["running_max"], 3);
+  const Reply uncapped =
+      connect().request("PATCH", "/v1/queues/mail", R"({"running_max":null,"paused":false})");
+  EXPECT_FALSE(uncapped.json().contains("running_max")) << uncapped.body;
+  EXPECT_EQ(connect().request("PATCH", "/v1/queues/mail", R"({"lease_ttl_ms":1})").status, 422);
+  EXPECT_EQ(connect().request("PATCH", "/v1/queues/a%20b", R"({"paused":false})").json()["name"], "a b");
+  const Reply queues = get("/v1/queues");
+  ASSERT_EQ(queues.status, 200);
+  const Json json = queues.json();
+  const auto mail =
+      std::ranges::find_if(json["queues"], [](const Json& queue) { return queue["name"] == "mail"; });
+  ASSERT_NE(mail, json["queues"].end()) << queues.body;
+  EXPECT_EQ((*mail)["available"], 1);
+  EXPECT_EQ((*mail)["lease_ttl_ms"], 5'000);
+}
+
+TEST_F(HttpJobs, addresses_and_methods_that_do_not_exist_are_told) {
+  const Reply nowhere = get("/v2/jobs");
+  EXPECT_EQ(nowhere.status, 404);
+  EXPECT_EQ(nowhere.code(), "not_found");
+  const Reply wrong = connect().request("DELETE", "/v1/jobs");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.header("allow"), "POST, GET, HEAD");
+  EXPECT_EQ(connect().request("OPTIONS", "/v1/jobs").status, 405) << "CORS is off";
+  for (const char* odd : {"/", "//", "/v1/jobs/", "/v1/jobs//cancel", "/v1/queues/%zz", "/health/x"}) {
+    EXPECT_GE(get(odd).status, 404) << odd;
+  }
+}
+
+TEST_F(HttpJobs, the_server_tells_its_own_state) {
+  EXPECT_EQ(get("/health").json()["status"], "ok");
+  EXPECT_EQ(get("/ready").status, 200);
+  const Reply metrics = get("/metrics");
+  EXPECT_EQ(metrics.body, "faultline_up 1\n");
+  EXPECT_TRUE(metrics.header("content-type").starts_with("text/plain"));
+  service_->drain();
+  const Reply draining = get("/ready");
+  EXPECT_EQ(draining.status, 503);
+  EXPECT_FALSE(draining.header("retry-after").empty());
+  EXPECT_EQ(get("/health").status, 200);
+}
+
+}  // namespace
+}  // namespace faultline::testing

@@ -1,0 +1,334 @@
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <thread>
+
+#include "fixture.h"
+
+namespace faultline::testing {
+namespace {
+
+/// What concerns bytes and sockets more than jobs.
+class HttpWire : public HttpTest {
+ protected:
+  [[nodiscard]] static std::string post_of(std::string_view body, std::string_view more = {}) {
+    return "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n" + std::string{more} + "\r\n" + std::string{body};
+  }
+};
+
+std::string unzip(const std::string& packed) {
+  std::string out(1'048'576, '\0');
+  z_stream stream{};
+  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  inflateEnd(&stream);
+  return out;
+}
+
+TEST_F(HttpWire, a_connection_serves_many_requests) {
+  RawClient client = connect();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(client.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+    EXPECT_EQ(client.request("GET", "/health").status, 200);
+    EXPECT_EQ(client.request("GET", "/nowhere").status, 404);
+    EXPECT_EQ(client.request("POST", "/v1/jobs", R"({"kind")").status, 400) << "a bad body does not end it";
+  }
+  EXPECT_EQ(server_->counters().requests, 80U);
+  EXPECT_EQ(server_->counters().connections, 1U);
+}
+
+TEST_F(HttpWire, pipelined_requests_are_answered_in_order) {
+  RawClient client = connect();
+  std::string bytes;
+  for (int i = 0; i < 10; ++i) {
+    bytes += post_of(R"({"kind":"k","idempotency_key":")" + std::to_string(i) + "\"}");
+    bytes += "GET /health HTTP/1.1\r\nHost: t\r\n\r\n";
+  }
+  client.send(bytes);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(client.read_reply()->status, 201);
+    EXPECT_EQ(client.read_reply()->body, R"({"status":"ok"})");
+  }
+}
+
+TEST_F(HttpWire, a_request_may_come_byte_by_byte) {
+  RawClient client = connect();
+  for (const char c : post_of(R"({"kind":"k"})")) ASSERT_TRUE(client.send({&c, 1}));
+  EXPECT_EQ(client.read_reply()->status, 201);
+}
+
+TEST_F(HttpWire, a_body_may_come_in_chunks) {
+  RawClient client = connect();
+  client.send(
+      "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n"
+      "5\r\n{\"kin\r\n7\r\nd\":\"k\"}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(client.read_reply()->status, 201);
+  EXPECT_EQ(client.read_reply()->status, 200);
+}
+
+TEST_F(HttpWire, a_client_may_ask_before_it_sends_its_body) {
+  RawClient client = connect();
+  const std::string body = R"({"kind":"k"})";
+  const std::string request = post_of(body, "Expect: 100-continue\r\n");
+  client.send(request.substr(0, request.size() - body.size()));
+  EXPECT_EQ(client.read_reply()->status, 100);
+  client.send(body);
+  EXPECT_EQ(client.read_reply()->status, 201);
+  client.send(
+      "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n"
+      "Expect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.read_reply()->status, 415) << "told before the body was sent";
+  EXPECT_EQ(get("/health", "Expect: wonders\r\n").status, 417);
+}
+
+TEST_F(HttpWire, head_is_get_without_a_body) {
+  RawClient client = connect();
+  const Reply head = client.request("HEAD", "/health");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.header("content-length"), "15");
+  EXPECT_EQ(client.request("GET", "/health").body.size(), 15U);
+}
+
+TEST_F(HttpWire, what_is_not_http_is_refused_and_the_connection_closed) {
+  for (const char* bytes :
+       {"hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /health HTTP/1.1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost : t\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n0\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\n\r\nxyz\r\n"}) {
+    RawClient client = connect();
+    client.send(bytes);
+    const auto reply = client.read_reply();
+    ASSERT_TRUE(reply) << bytes;
+    EXPECT_EQ(reply->status, 400) << bytes;
+    EXPECT_EQ(reply->code(), "malformed") << bytes;
+    EXPECT_EQ(client.read_to_end(), "") << bytes;
+  }
+}
+
+TEST_F(HttpWire, a_head_over_the_limit_is_refused) {
+  start_server({.header_max = 1'024});
+  RawClient client = connect();
+  client.send("GET /health HTTP/1.1\r\nHost: t\r\nX: " + std::string(2'000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(client.read_reply()->status, 431);
+  EXPECT_EQ(get("/health").status, 200);
+}
+
+TEST_F(HttpWire, a_body_over_the_limit_is_refused_and_the_client_reads_why) {
+  start_server({.body_max = 100'000});
+  for (const bool chunked : {false, true}) {
+    RawClient client = connect();
+    client.send("POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n");
+    client.send(chunked ? "Transfer-Encoding: chunked\r\n\r\n1e8480\r\n" : "Content-Length: 2000000\r\n\r\n");
+    // The server reads on for a while, so that its answer is not lost in a reset.
+    for (int i = 0; i < 20; ++i) {
+      if (!client.send(std::string(100'000, ' '))) break;
+    }
+    const auto reply = client.read_reply();
+    ASSERT_TRUE(reply) << chunked;
+    EXPECT_EQ(reply->status, 413);
+    EXPECT_EQ(reply->code(), "too_large");
+    EXPECT_EQ(reply->header("connection"), "close");
+  }
+}
+
+TEST_F(HttpWire, large_bodies_together_are_bounded) {
+  start_server({.body_max = 100'000});
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(connect());
+    clients.back().send(
+        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: "
+        "100000\r\n\r\n");
+  }
+  ASSERT_TRUE(eventually([&] { return server_->counters().requests == 8; }));
+  RawClient ninth = connect();
+  ninth.send(
+      "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: "
+      "100000\r\n\r\n");
+  const auto reply = ninth.read_reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 429);
+  EXPECT_EQ(reply->code(), "overloaded");
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"small"})").status, 201);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] {
+    return connect()
+               .request("POST", "/v1/jobs", R"({"kind":"k","payload":")" + std::string(90'000, 'x') + "\"}")
+               .status == 201;
+  })) << "the memory of clients that left is free again";
+}
+
+TEST_F(HttpWire, large_answers_are_compressed_for_those_who_ask) {
+  const std::string id = add({{"kind", "k"}, {"payload", std::string(50'000, 'a')}});
+  RawClient client = connect();
+  const Reply plain = client.request("GET", "/v1/jobs/" + id);
+  EXPECT_EQ(plain.header("content-encoding"), "");
+  const Reply packed = client.request("GET", "/v1/jobs/" + id, {}, "Accept-Encoding: br, gzip\r\n");
+  EXPECT_EQ(packed.header("content-encoding"), "gzip");
+  EXPECT_LT(packed.body.size(), 5'000U);
+  EXPECT_EQ(unzip(packed.body), plain.body);
+  EXPECT_EQ(client.request("GET", "/health", {}, "Accept-Encoding: gzip\r\n").header("content-encoding"), "");
+}
+
+TEST_F(HttpWire, slow_clients_are_cut_off) {
+  start_server({.header_timeout = ms{200}, .body_timeout = ms{200}, .idle_timeout = ms{200}});
+  RawClient silent = connect();
+  EXPECT_EQ(silent.read_to_end(), "");
+
+  RawClient head = connect();
+  head.send("GET /health HT");
+  EXPECT_EQ(head.read_reply()->status, 408);
+  EXPECT_EQ(head.read_to_end(), "");
+
+  RawClient body = connect();
+  body.send(
+      "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{");
+  EXPECT_EQ(body.read_reply()->status, 408);
+
+  RawClient idle = connect();
+  EXPECT_EQ(idle.request("GET", "/health").status, 200);
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_GE(server_->counters().timeouts, 4U);
+  EXPECT_TRUE(eventually([&] { return server_->counters().connections == 0; }));
+}
+
+TEST_F(HttpWire, a_client_that_does_not_read_is_cut_off) {
+  const std::string id = add({{"kind", "k"}, {"payload", std::string(1'000'000, 'a')}});
+  start_server({.write_timeout = ms{300}});
+  RawClient client = connect();
+  client.shrink_receive_buffer();
+  for (int i = 0; i < 20; ++i) client.send("GET /v1/jobs/" + id + " HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_TRUE(eventually([&] { return server_->counters().timeouts == 1; }));
+  EXPECT_TRUE(eventually([&] { return server_->counters().connections == 0; }));
+}
+
+TEST_F(HttpWire, connections_over_the_limit_are_turned_away) {
+  start_server({.connections_max = 2});
+  RawClient first = connect();
+  RawClient second = connect();
+  EXPECT_EQ(first.request("GET", "/health").status, 200);
+  EXPECT_EQ(second.request("GET", "/health").status, 200);
+  RawClient third = connect();
+  EXPECT_EQ(third.read_to_end().substr(0, 12), "HTTP/1.1 503");
+  EXPECT_EQ(server_->counters().refused_connections, 1U);
+  first.close();
+  EXPECT_TRUE(
+      eventually([&] { return connect().read_to_end().empty() || server_->counters().connections < 2; }));
+}
+
+TEST_F(HttpWire, a_thousand_trickling_clients_do_not_keep_an_honest_one_waiting) {
+  constexpr std::size_t kClients = 1'000;
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 8'192);
+  setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur < 2 * kClients + 200) GTEST_SKIP() << "too few file descriptors are allowed here";
+  start_server({.header_timeout = ms{600'000}});
+  std::vector<RawClient> tricklers;
+  for (std::size_t i = 0; i < kClients; ++i) tricklers.push_back(connect());
+  ASSERT_TRUE(eventually([&] { return server_->counters().connections == kClients; }));
+  std::atomic<std::size_t> turns = 0;
+  std::jthread trickle{[&](const std::stop_token& stop) {
+    const std::string_view head = "POST /v1/jobs HTTP/1.1\r\nHost: trickle\r\nX-Slow: ";
+    for (std::size_t i = 0; !stop.stop_requested(); ++i) {
+      for (RawClient& client : tricklers)
+        static_cast<void>(client.send(i < head.size() ? head.substr(i, 1) : "x"));
+      ++turns;
+    }
+  }};
+  RawClient honest = connect();
+  while (turns < 3) {  // they trickle all the while
+    EXPECT_EQ(honest.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+    EXPECT_EQ(get("/health").status, 200) << "nor a new one";
+  }
+  EXPECT_TRUE(eventually([&] { return server_->counters().connections == kClients + 1; }))
+      << "all of them are still there";
+}
+
+TEST_F(HttpWire, a_drain_answers_what_is_under_way_and_closes) {
+  RawClient idle = connect();
+  EXPECT_EQ(idle.request("GET", "/health").status, 200);
+  RawClient waiting = connect();
+  const std::string body = R"({"worker":"w","wait_ms":30000})";
+  waiting.send("POST /v1/claim HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+  RawClient events = connect();
+  events.send("GET /v1/events HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(events.read_reply()->status, 200);
+  ASSERT_TRUE(eventually([&] { return service_->counters().consumers == 1; }));
+  std::jthread drain{[&] { server_->drain(soon()); }};
+  EXPECT_EQ(idle.read_to_end(), "");
+  idle.close();
+  const auto reply = waiting.read_reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->header("connection"), "close");
+  waiting.close();
+  static_cast<void>(events.read_to_end());
+  events.close();
+  drain.join();
+  EXPECT_EQ(server_->counters().connections, 0U);
+  EXPECT_THROW(connect(), std::runtime_error);
+}
+
+TEST_F(HttpWire, cross_origin_access_is_off_unless_an_origin_is_named) {
+  const std::string_view preflight = "Origin: https://app.test\r\nAccess-Control-Request-Method: POST\r\n";
+  EXPECT_EQ(get("/health", "Origin: https://app.test\r\n").header("access-control-allow-origin"), "");
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k"})", "Origin: https://app.test\r\n").status, 403);
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k"})", "Origin: http://test\r\n").status, 201)
+      << "its own pages may";
+  start_server({.cors_origin = "https://app.test"});
+  const Reply allowed = connect().request("OPTIONS", "/v1/jobs", {}, preflight);
+  EXPECT_EQ(allowed.status, 204);
+  EXPECT_EQ(allowed.header("access-control-allow-origin"), "https://app.test");
+  EXPECT_EQ(allowed.header("access-control-allow-methods"), "POST, GET, HEAD");
+  const Reply written = post("/v1/jobs", R"({"kind":"k"})", "Origin: https://app.test\r\n");
+  EXPECT_EQ(written.status, 201);
+  EXPECT_EQ(written.header("access-control-allow-origin"), "https://app.test");
+  EXPECT_EQ(get("/health", "Origin: https://evil.test\r\n").header("access-control-allow-origin"), "");
+}
+
+TEST_F(HttpWire, an_answer_survives_a_client_that_only_said_its_last_word) {
+  const ProcessResult curl = run_process(
+      {.argv = {"curl", "-sS", "--http1.1", "-H", "Content-Type: application/json", "-d", R"({"kind":"k"})",
+                "http://127.0.0.1:" + std::to_string(server_->port()) + "/v1/jobs"}});
+  EXPECT_EQ(curl.exit_code, 0) << curl.err;
+  EXPECT_EQ(Json::parse(curl.out)["status"], "created");
+}
+
+TEST_F(HttpWire, a_server_ends_while_clients_wait) {
+  std::vector<RawClient> clients;
+  const std::string body = R"({"worker":"w","wait_ms":30000})";
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(connect());
+    clients.back().send(
+        "POST /v1/claim HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+  ASSERT_TRUE(eventually([&] { return service_->counters().consumers == 10; }));
+  server_.reset();
+  EXPECT_EQ(service_->counters().consumers, 0U);
+  for (RawClient& client : clients) EXPECT_FALSE(client.read_reply());
+}
+
+TEST_F(HttpWire, an_address_that_cannot_be_had_is_an_error_that_names_it) {
+  const auto taken =
+      http::HttpServer::start({.port = server_->port(), .log = lines_.sink()}, *service_, everybody_);
+  ASSERT_FALSE(taken);
+  EXPECT_NE(taken.error().message.find(std::to_string(server_->port())), std::string::npos);
+}
+
+}  // namespace
+}  // namespace faultline::testing

@@ -1,0 +1,353 @@
+#include "rpc/job_stream.h"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/server_context.h>
+
+#include "rpc/status.h"
+#include "wire/convert.h"
+
+namespace faultline::rpc {
+
+namespace pb = ::faultline::v1;
+using service::Problem;
+
+namespace {
+
+/// Messages are filled up to this, well below the 4 MiB that clients take unless they are told otherwise.
+constexpr std::size_t kMessageBytes = 1'048'576;
+/// What may wait here for a client that grants more than it reads: jobs, and about as many bytes.
+constexpr std::size_t kUnsentMax = 1'000;
+constexpr std::size_t kUnsentBytes = 4'194'304;
+
+Problem malformed(std::string message, std::string hint) {
+  return {.code = service::Code::malformed, .message = std::move(message), .hint = std::move(hint)};
+}
+
+}  // namespace
+
+/// Reads grants, and writes what the service delivers, one message at a time. A job counts as sent when its
+/// write has ended well; every other one is released when the stream ends.
+///
+/// The service delivers on its own threads while reactions come on gRPC's, several at once: `mutex_` guards
+/// the state, and no call to gRPC or to the service is made under it. `grant_mutex_` keeps grants in order;
+/// deliveries do not take it. The object lives until OnDone, which comes after Finish, which is called once:
+/// by whoever finds, in `pump`, that the stream is to end and that nothing is being written.
+class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse> {
+ public:
+  JobStream(Core& core, service::Answer<service::Principal> who) : core_(core) {
+    std::optional<Problem> problem;
+    if (!who) {
+      problem = std::move(who.error());
+    } else {
+      who_ = std::move(*who);
+      problem = service::check_access(who_, service::Operation::claim);
+      if (!problem) problem = enter();
+    }
+    if (problem) {
+      end(to_status(*problem));
+    } else {
+      StartRead(&request_);
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      // The client will grant nothing more. What it was given is still sent, as far as it can be.
+      stop_claims();
+      end(grpc::Status::OK);
+      return;
+    }
+    if (const auto problem = take(request_)) {
+      stop_claims();
+      abort(to_status(*problem));
+      return;
+    }
+    StartRead(&request_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const std::lock_guard lock{mutex_};
+      writing_ = false;
+      if (ok) {
+        sent_ += static_cast<std::int64_t>(in_write_.size());
+        in_write_.clear();
+      }
+    }
+    if (ok) {
+      grant();
+      pump();
+    } else {
+      stop_claims();
+      abort(grpc::Status{grpc::StatusCode::CANCELLED, "the stream broke"});
+    }
+  }
+
+  void OnCancel() override {
+    stop_claims();
+    abort(grpc::Status::CANCELLED);
+  }
+
+  void OnDone() override {
+    stop_claims();
+    {
+      const std::lock_guard lock{core_.mutex};
+      core_.streams.erase(this);
+    }
+    delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC hands it back here
+  }
+
+  /// Ends the stream once what waits is written, and says that this server stops.
+  void go_away() {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!ending_) going_away_ = true;
+    }
+    end(grpc::Status::OK);
+  }
+
+ private:
+  /// A job that waits to be written.
+  struct Unsent {
+    Lease lease;
+    pb::JobAssignment message;
+    std::size_t bytes;
+    std::int64_t sequence;
+  };
+
+  ~JobStream() override = default;
+
+  /// Takes one of the server's places.
+  std::optional<Problem> enter() {
+    const std::lock_guard lock{core_.mutex};
+    if (core_.draining) {
+      return Problem{.code = service::Code::unavailable,
+                     .message = "this server stops",
+                     .hint = "open the stream at another one, or try again",
+                     .retry_after = std::chrono::milliseconds{1'000}};
+    }
+    if (core_.streams.size() >= core_.streams_max) {
+      return Problem{.code = service::Code::overloaded,
+                     .message = "there are " + std::to_string(core_.streams.size()) + " streams already",
+                     .hint = "try again later or at another server, or raise the limit of streams",
+                     .retry_after = std::chrono::milliseconds{1'000}};
+    }
+    core_.streams.insert(this);
+    return std::nullopt;
+  }
+
+  /// One message of the client.
+  std::optional<Problem> take(pb::StreamJobsRequest& request) {
+    if (request.credit() < 0) {
+      return malformed("credit: it is negative", "say how many jobs the stream may have been sent in all");
+    }
+    if (!named_) {
+      if (request.queue().empty()) {
+        return malformed("queue: it is missing", "the first message of a stream names queue and worker");
+      }
+      auto consumer = core_.service.consume(who_, std::move(*request.mutable_queue()),
+                                            std::move(*request.mutable_worker()),
+                                            [this](std::vector<ClaimedJob> jobs, std::int64_t sequence) {
+                                              return deliver(std::move(jobs), sequence);
+                                            });
+      if (!consumer) return std::move(consumer.error());
+      named_ = true;
+      const std::lock_guard lock{mutex_};
+      consumer_ = std::move(*consumer);
+    }
+    {
+      const std::lock_guard lock{mutex_};
+      credit_ = request.credit();
+      sequence_ = request.sequence();
+      if (ending_) return std::nullopt;
+    }
+    grant();
+    return std::nullopt;
+  }
+
+  /// Tells the service how much may be delivered: what the client says, but only so far ahead of what it has
+  /// read.
+  void grant() {
+    const std::lock_guard grants_in_order{grant_mutex_};
+    std::shared_ptr<service::Consumer> consumer;
+    std::int64_t credit = 0;
+    std::int64_t sequence = 0;
+    {
+      const std::lock_guard lock{mutex_};
+      const auto room = std::clamp<std::size_t>(kUnsentBytes / job_bytes_, 1, kUnsentMax);
+      credit = std::min(credit_, sent_ + static_cast<std::int64_t>(room));
+      sequence = sequence_;
+      if (granted_ == std::pair{credit, sequence} || ending_) return;
+      granted_ = {credit, sequence};
+      consumer = consumer_;
+    }
+    if (consumer) consumer->grant(credit, sequence);
+  }
+
+  bool deliver(std::vector<ClaimedJob> jobs, std::int64_t sequence) {
+    if (jobs.empty()) {
+      if (sequence == -1) go_away();
+      return true;
+    }
+    {
+      const std::lock_guard lock{mutex_};
+      if (ending_) return false;
+      std::size_t bytes = 0;
+      for (ClaimedJob& job : jobs) {
+        Lease lease = job.lease;
+        pb::JobAssignment message = wire::to_proto(std::move(job));
+        const std::size_t size = message.ByteSizeLong();
+        unsent_.push_back({std::move(lease), std::move(message), size, sequence});
+        bytes += size;
+      }
+      job_bytes_ = std::max<std::size_t>(bytes / jobs.size(), 1);
+    }
+    pump();
+    return true;
+  }
+
+  /// The stream ends with this status when everything that waits has been written.
+  void end(grpc::Status status) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!ending_) status_ = std::move(status);
+      ending_ = true;
+    }
+    pump();
+  }
+
+  /// The stream ends with this status now; what was not written is released.
+  void abort(grpc::Status status) {
+    std::vector<Lease> lost;
+    {
+      const std::lock_guard lock{mutex_};
+      for (Unsent& job : unsent_) lost.push_back(std::move(job.lease));
+      unsent_.clear();
+      going_away_ = false;
+      // A write that is under way says itself how it ended.
+      if (!writing_) {
+        lost.insert(lost.end(), std::make_move_iterator(in_write_.begin()),
+                    std::make_move_iterator(in_write_.end()));
+        in_write_.clear();
+      }
+      if (!aborted_) status_ = std::move(status);
+      ending_ = aborted_ = true;
+    }
+    release(std::move(lost));
+    pump();
+  }
+
+  /// Writes what waits, or ends the stream, unless a write is under way.
+  void pump() {
+    std::optional<grpc::Status> last;
+    {
+      const std::lock_guard lock{mutex_};
+      if (writing_ || finished_) return;
+      if (!unsent_.empty() || going_away_) {
+        compose();
+        writing_ = true;
+      } else if (ending_) {
+        finished_ = true;
+        last = status_;
+      } else {
+        return;
+      }
+    }
+    if (last) {
+      Finish(*last);
+    } else {
+      StartWrite(&response_);
+    }
+  }
+
+  /// Fills the next message, as far as it goes. Of several deliveries it has the sequence of the first:
+  /// leases that began later than that says end later, too.
+  void compose() {
+    response_.Clear();
+    std::size_t bytes = 0;
+    while (!unsent_.empty()) {
+      Unsent& job = unsent_.front();
+      bytes += job.bytes;
+      if (bytes > kMessageBytes && !in_write_.empty()) break;
+      if (in_write_.empty()) response_.set_sequence(job.sequence);
+      *response_.add_jobs() = std::move(job.message);
+      in_write_.push_back(std::move(job.lease));
+      unsent_.pop_front();
+    }
+    if (unsent_.empty() && std::exchange(going_away_, false)) response_.set_going_away(true);
+  }
+
+  /// Waits for a delivery under way, so it must not be called from within one.
+  void stop_claims() {
+    std::shared_ptr<service::Consumer> consumer;
+    const std::lock_guard lock{mutex_};
+    consumer = std::move(consumer_);
+  }
+
+  /// They are given to somebody else at once. If that fails they come back when their leases run out.
+  void release(std::vector<Lease> leases) {
+    if (leases.empty()) return;
+    std::vector<Settlement> settlements;
+    settlements.reserve(leases.size());
+    for (Lease& lease : leases)
+      settlements.push_back({.lease = std::move(lease), .outcome = Outcome::release()});
+    core_.service.settle(
+        who_, std::move(settlements), false,
+        [log = core_.log, count = leases.size()](const service::Answer<std::vector<Verdict>>& verdicts) {
+          Event event{.name = "jobs_released",
+                      .at = std::chrono::system_clock::now(),
+                      .fields = {{"jobs", std::to_string(count)},
+                                 {"why", "their stream broke before they were sent"}}};
+          if (!verdicts) {
+            event.severity = Severity::warning;
+            event.fields.emplace_back("error",
+                                      verdicts.error().message + "; they wait until their leases run out");
+          }
+          log(event);
+        });
+  }
+
+  Core& core_;
+  service::Principal who_;
+  pb::StreamJobsRequest request_;  // of the read under way
+  bool named_ = false;             // only reads look at it, one at a time
+
+  std::mutex grant_mutex_;
+  std::pair<std::int64_t, std::int64_t> granted_{0, -1};  // credit and sequence
+
+  std::mutex mutex_;  // guards all below
+  std::shared_ptr<service::Consumer> consumer_;
+  std::int64_t credit_ = 0;
+  std::int64_t sequence_ = 0;
+  std::int64_t sent_ = 0;
+  std::size_t job_bytes_ = 1;  // of one of the last delivery, on average
+  std::deque<Unsent> unsent_;
+  bool writing_ = false;
+  pb::StreamJobsResponse response_;  // of the write under way
+  std::vector<Lease> in_write_;
+  bool going_away_ = false;  // still to be said
+  bool ending_ = false;      // nothing more is taken from the service
+  bool aborted_ = false;
+  bool finished_ = false;
+  grpc::Status status_;
+};
+
+grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse>* open_job_stream(
+    Core& core, grpc::CallbackServerContext& context) {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it deletes itself in OnDone
+  return new JobStream(core, caller(core, context));
+}
+
+void drain_job_streams(Core& core) {
+  // Under the lock a stream may end, but not go.
+  const std::lock_guard lock{core.mutex};
+  core.draining = true;
+  for (JobStream* const stream : core.streams) stream->go_away();
+}
+
+}  // namespace faultline::rpc

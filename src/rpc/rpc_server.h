@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "faultline/error.h"
+#include "faultline/event.h"
+#include "service/authenticator.h"
+#include "service/service.h"
+
+namespace faultline::rpc {
+
+struct Options {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  ///< 0: any free one
+  std::size_t message_max = 16'777'216;
+  std::size_t streams_max = 10'000;
+  std::string tls_cert{};  ///< files; both or none. Read again when they change
+  std::string tls_key{};
+  std::string tls_client_ca{};  ///< callers must have a certificate of this authority, and may then do
+                                ///< everything unless they also send a key
+  EventSink log{};              ///< required
+};
+
+/// gRPC over a `Service`, by the callback API. Runs until it is destroyed.
+class RpcServer {
+ public:
+  /// The service and the authenticator must outlive it.
+  [[nodiscard]] static Expected<std::unique_ptr<RpcServer>> start(
+      Options options, service::Service& service, const service::Authenticator& authenticator);
+  virtual ~RpcServer() = default;
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// The standard health service says NOT_SERVING; streams are told to go elsewhere; calls under way are
+  /// answered until the deadline, then cancelled.
+  virtual void drain(std::chrono::steady_clock::time_point until) = 0;
+  struct Counters {
+    std::uint64_t calls = 0;
+    std::size_t streams = 0;
+  };
+  [[nodiscard]] virtual Counters counters() const = 0;
+};
+
+}  // namespace faultline::rpc

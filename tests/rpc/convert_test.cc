@@ -1,0 +1,367 @@
+#include "wire/convert.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "wire/failure.h"
+
+namespace faultline::wire {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ms = std::chrono::milliseconds;
+
+constexpr DatabaseTime kMoment{std::chrono::microseconds{1'769'860'800'123'456}};
+const JobId kJob{Uuid::random()};
+
+Lease a_lease() { return {.job = kJob, .token = {7}, .lease_id = Uuid::random(), .worker = "w-1"}; }
+Stale a_stale() {
+  return {.reason = StaleReason::lease_expired,
+          .current_token = FenceToken{8},
+          .current_worker = "w-2",
+          .current_state = JobState::running};
+}
+
+/// The fields that are not set, or still at their default, here and in the messages inside.
+std::vector<std::string> empty_fields(const google::protobuf::Message& message,
+                                      const std::string& prefix = {}) {
+  std::vector<std::string> empty;
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const auto* field = message.GetDescriptor()->field(i);
+    const std::string name = prefix + field->name();
+    const bool set =
+        field->is_repeated() ? reflection.FieldSize(message, field) > 0 : reflection.HasField(message, field);
+    if (!set) {
+      empty.push_back(name);
+    } else if (field->cpp_type() == field->CPPTYPE_MESSAGE && !field->is_repeated()) {
+      for (auto& inner : empty_fields(reflection.GetMessage(message, field), name + "."))
+        empty.push_back(inner);
+    }
+  }
+  return empty;
+}
+
+/// A message in which every field stands, because its value has every member, comes back as the same value.
+template <class Message, class Back>
+void expect_round_trip(const Message& message, const Back& back_and_forth) {
+  EXPECT_THAT(empty_fields(message), IsEmpty());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(back_and_forth(message), message))
+      << message.DebugString() << "came back as\n"
+      << back_and_forth(message).DebugString();
+}
+
+NewJob a_new_job() {
+  return {.queue = "q",
+          .kind = "k",
+          .payload = std::string("\0\xff", 2),
+          .encoding = Encoding::bytes,
+          .priority = 3,
+          .run_at = kMoment,
+          .delay = ms{4},
+          .idempotency_key = "key",
+          .attempts_max = 5,
+          .lease_ttl = ms{6},
+          .run_max = ms{7},
+          .backoff_base = ms{8},
+          .backoff_max = ms{9},
+          .delivery = Delivery::hold,
+          .tags = {"a", "b"}};
+}
+
+ClaimedJob a_claimed_job() {
+  return {.lease = a_lease(),
+          .lease_expires_at = kMoment,
+          .lease_ttl = ms{1},
+          .queue = "q",
+          .kind = "k",
+          .payload = "\xff",
+          .encoding = Encoding::bytes,
+          .priority = 2,
+          .attempt = 3,
+          .attempts_max = 4,
+          .requeues = 5,
+          .run_at = kMoment,
+          .created_at = kMoment,
+          .run_max = ms{6},
+          .delivery = Delivery::at_most_once,
+          .tags = {"t"}};
+}
+
+TEST(Convert, what_goes_out_comes_back_as_it_was) {
+  expect_round_trip(to_proto(a_lease()), [](const pb::Lease& m) { return to_proto(from_proto(m).value()); });
+  expect_round_trip(to_proto(a_new_job()),
+                    [](pb::NewJob m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(to_proto(Submission{.status = Submission::Status::conflict, .job = kJob}),
+                    [](const pb::Submission& m) { return to_proto(from_proto(m).value()); });
+  expect_round_trip(to_proto(a_claimed_job()),
+                    [](pb::JobAssignment m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(to_proto(a_stale()), [](const pb::Stale& m) { return to_proto(from_proto(m)); });
+  const Lease lease = a_lease();
+  expect_round_trip(to_proto(Verdict{.status = Verdict::Status::stale, .stale = a_stale()}, lease),
+                    [&](const pb::Verdict& m) { return to_proto(from_proto(m), lease); });
+  expect_round_trip(
+      to_proto(Settlement{
+          .lease = lease,
+          .outcome = {.kind = Outcome::Kind::failed, .result = "r", .error = "e", .delay = ms{1}}}),
+      [](pb::Result m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(to_proto(ProgressReport{.lease = lease, .fraction = 0.25, .note = "n"}),
+                    [](pb::Progress m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(to_proto(EffectKey{.lease = lease, .key = "k"}),
+                    [](pb::EffectKey m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(to_proto(EffectResult{.lease = lease, .key = "k", .result = "\xff"}),
+                    [](pb::EffectResult m) { return to_proto(from_proto(std::move(m)).value()); });
+  expect_round_trip(
+      to_proto(Effect{
+          .status = Effect::Status::stale, .result = "r", .begun_under = FenceToken{3}, .stale = a_stale()}),
+      [](pb::Effect m) { return to_proto(from_proto(std::move(m))); });
+}
+
+TEST(Convert, a_beat_has_an_expiry_or_says_why_it_is_lost) {
+  const pb::Beat renewed = to_proto(
+      Beat{.status = Beat::Status::cancel_requested, .lease_expires_at = kMoment, .cancel_reason = "enough"});
+  EXPECT_FALSE(renewed.has_stale());
+  EXPECT_EQ(from_proto(renewed).status, Beat::Status::cancel_requested);
+  EXPECT_EQ(from_proto(renewed).lease_expires_at, kMoment);
+  EXPECT_EQ(from_proto(renewed).cancel_reason, "enough");
+  const pb::Beat lost = to_proto(Beat{.status = Beat::Status::lost, .stale = a_stale()});
+  EXPECT_FALSE(lost.has_lease_expires_at());
+  EXPECT_EQ(from_proto(lost).status, Beat::Status::lost);
+  EXPECT_EQ(from_proto(lost).stale.current_token, FenceToken{8});
+}
+
+TEST(Convert, every_word_of_an_enumeration_has_its_own) {
+  for (const auto state : {JobState::scheduled, JobState::available, JobState::running, JobState::held,
+                           JobState::dead, JobState::succeeded, JobState::cancelled}) {
+    EXPECT_EQ(from_proto(to_proto(state)), state);
+  }
+  EXPECT_EQ(from_proto(pb::JOB_STATE_UNSPECIFIED), std::nullopt);
+  for (const auto kind : {Outcome::Kind::succeeded, Outcome::Kind::failed, Outcome::Kind::buried,
+                          Outcome::Kind::snoozed, Outcome::Kind::released, Outcome::Kind::cancelled}) {
+    EXPECT_EQ(from_proto(to_proto(kind)), kind);
+  }
+  for (const auto reason : {StaleReason::token_mismatch, StaleReason::lease_expired,
+                            StaleReason::already_settled, StaleReason::cancelled}) {
+    EXPECT_EQ(from_proto(to_proto(Stale{.reason = reason})).reason, reason);
+  }
+  for (const auto delivery : {Delivery::at_least_once, Delivery::at_most_once, Delivery::hold}) {
+    EXPECT_EQ(from_proto(to_proto(NewJob{.delivery = delivery})).value().delivery, delivery);
+  }
+  for (const auto status :
+       {Submission::Status::created, Submission::Status::existing, Submission::Status::conflict}) {
+    EXPECT_EQ(from_proto(to_proto(Submission{.status = status, .job = kJob})).value().status, status);
+  }
+  for (const auto status : {Verdict::Status::committed, Verdict::Status::stale, Verdict::Status::unknown}) {
+    EXPECT_EQ(from_proto(to_proto(Verdict{.status = status}, a_lease())).status, status);
+  }
+  for (const auto status : {Beat::Status::renewed, Beat::Status::cancel_requested, Beat::Status::lost}) {
+    EXPECT_EQ(from_proto(to_proto(Beat{.status = status})).status, status);
+  }
+  for (const auto status :
+       {Effect::Status::begun, Effect::Status::recorded, Effect::Status::unknown, Effect::Status::stale}) {
+    EXPECT_EQ(from_proto(to_proto(Effect{.status = status})).status, status);
+  }
+}
+
+TEST(Convert, an_answer_of_a_newer_server_is_never_taken_for_good_news) {
+  pb::Verdict verdict;
+  verdict.set_status(static_cast<pb::Verdict::Status>(77));
+  EXPECT_EQ(from_proto(verdict).status, Verdict::Status::unknown);
+  pb::Beat beat;
+  beat.set_status(static_cast<pb::Beat::Status>(77));
+  EXPECT_EQ(from_proto(beat).status, Beat::Status::lost);
+  pb::Effect effect;
+  effect.set_status(static_cast<pb::Effect::Status>(77));
+  EXPECT_EQ(from_proto(std::move(effect)).status, Effect::Status::unknown);
+  EXPECT_EQ(from_proto(static_cast<pb::JobState>(77)), std::nullopt);
+}
+
+TEST(Convert, a_new_job_with_nothing_set_is_as_in_the_library) {
+  const NewJob job = from_proto(pb::NewJob{}).value();
+  EXPECT_EQ(job.queue, NewJob{}.queue);
+  EXPECT_EQ(job.payload, NewJob{}.payload);
+  EXPECT_EQ(job.priority, NewJob{}.priority);
+  EXPECT_EQ(job.run_at, std::nullopt);
+  EXPECT_EQ(job.delay, std::nullopt);
+  EXPECT_EQ(job.idempotency_key, std::nullopt);
+  pb::NewJob bytes;
+  bytes.set_encoding(pb::ENCODING_BYTES);
+  EXPECT_EQ(from_proto(std::move(bytes)).value().payload, "");
+}
+
+TEST(Convert, an_error_names_the_field) {
+  pb::Lease lease = to_proto(a_lease());
+  lease.set_lease_id("x");
+  EXPECT_THAT(from_proto(lease).error().message, HasSubstr("lease_id"));
+  EXPECT_EQ(from_proto(lease).error().code, ErrorCode::invalid_argument);
+
+  pb::Result result = to_proto(Settlement{.lease = a_lease()});
+  result.mutable_lease()->set_job_id("x");
+  EXPECT_THAT(from_proto(pb::Result{result}).error().message, HasSubstr("lease.job_id"));
+  *result.mutable_lease() = to_proto(a_lease());
+  result.mutable_outcome()->set_kind(static_cast<pb::Outcome::Kind>(77));
+  EXPECT_THAT(from_proto(pb::Result{result}).error().message, HasSubstr("outcome.kind"));
+  result.clear_outcome();
+  EXPECT_THAT(from_proto(pb::Result{result}).error().message, HasSubstr("outcome"));
+  EXPECT_THAT(from_proto(pb::EffectKey{}).error().message, HasSubstr("lease"));
+
+  pb::NewJob job;
+  job.mutable_run_at()->set_nanos(-1);
+  EXPECT_THAT(from_proto(pb::NewJob{job}).error().message, HasSubstr("run_at"));
+  job.mutable_run_at()->set_nanos(0);
+  job.mutable_run_at()->set_seconds(std::numeric_limits<std::int64_t>::max());
+  EXPECT_THAT(from_proto(pb::NewJob{job}).error().message, HasSubstr("run_at"));
+  job.clear_run_at();
+  job.set_encoding(static_cast<pb::Encoding>(77));
+  EXPECT_THAT(from_proto(pb::NewJob{job}).error().message, HasSubstr("encoding"));
+  job.clear_encoding();
+  job.set_delivery(static_cast<pb::Delivery>(77));
+  EXPECT_THAT(from_proto(pb::NewJob{job}).error().message, HasSubstr("delivery"));
+  EXPECT_FALSE(job_id("").has_value());
+}
+
+TEST(Convert, moments_keep_their_microseconds_and_infinity_is_the_last_one) {
+  for (const auto moment : {kMoment, DatabaseTime{std::chrono::microseconds{-1}}, DatabaseTime{}}) {
+    EXPECT_EQ(from_proto(to_proto(NewJob{.run_at = moment})).value().run_at, moment);
+  }
+  EXPECT_EQ(to_proto(NewJob{.run_at = DatabaseTime::max()}).run_at().seconds(), 253'402'300'799);
+  EXPECT_EQ(to_proto(NewJob{.run_at = DatabaseTime::min()}).run_at().seconds(), -62'135'596'800);
+}
+
+TEST(Convert, text_for_people_that_is_not_utf8_does_not_spoil_the_message) {
+  const pb::Result result = to_proto(
+      Settlement{.lease = a_lease(), .outcome = {.kind = Outcome::Kind::failed, .error = "no \xff\xfe way"}});
+  EXPECT_EQ(result.outcome().error(), "no \xef\xbf\xbd\xef\xbf\xbd way");
+  pb::Result read;
+  EXPECT_TRUE(read.ParseFromString(result.SerializeAsString()));
+}
+
+TEST(Convert, what_only_goes_out_is_whole) {
+  EXPECT_THAT(empty_fields(to_proto(JobHistory{.job = {.id = kJob,
+                                                       .queue = "q",
+                                                       .kind = "k",
+                                                       .state = JobState::dead,
+                                                       .priority = 1,
+                                                       .attempt = 2,
+                                                       .attempts_max = 3,
+                                                       .token = {4},
+                                                       .requeues = 5,
+                                                       .run_at = kMoment,
+                                                       .created_at = kMoment,
+                                                       .claimed_at = kMoment,
+                                                       .lease_expires_at = kMoment,
+                                                       .finished_at = kMoment,
+                                                       .worker = "w",
+                                                       .delivery = Delivery::hold,
+                                                       .encoding = Encoding::bytes,
+                                                       .payload = "p",
+                                                       .result = "r",
+                                                       .last_error = "e",
+                                                       .progress = 0.5,
+                                                       .progress_note = "n",
+                                                       .cancel_requested_at = kMoment,
+                                                       .cancel_reason = "c",
+                                                       .idempotency_key = "i",
+                                                       .tags = {"t"},
+                                                       .lease_ttl = ms{6},
+                                                       .run_max = ms{7}},
+                                               .attempts = {{}},
+                                               .stale_writes = {{}},
+                                               .effects = {{}}})),
+              IsEmpty());
+  const pb::GetJobResponse history =
+      to_proto(JobHistory{.attempts = {{.token = {1},
+                                        .lease_id = Uuid::random(),
+                                        .attempt = 2,
+                                        .outcome = "failed",
+                                        .state = "available",
+                                        .worker = "w",
+                                        .started_at = kMoment,
+                                        .ended_at = kMoment,
+                                        .error = "e",
+                                        .requeues = 3}},
+                          .stale_writes = {{.at = kMoment,
+                                            .job = kJob,
+                                            .verb = "complete",
+                                            .reason = StaleReason::already_settled,
+                                            .queue = "q",
+                                            .token = {1},
+                                            .lease_id = Uuid::random(),
+                                            .worker = "w",
+                                            .current_token = FenceToken{2},
+                                            .current_lease_id = Uuid::random(),
+                                            .current_worker = "v",
+                                            .current_state = "running"}},
+                          .effects = {{.key = "k",
+                                       .token = {1},
+                                       .worker = "w",
+                                       .started_at = kMoment,
+                                       .recorded_at = kMoment,
+                                       .result = "r"}}});
+  EXPECT_THAT(empty_fields(history.attempts(0)), IsEmpty());
+  EXPECT_THAT(empty_fields(history.stale_writes(0)), IsEmpty());
+  EXPECT_THAT(empty_fields(history.effects(0)), IsEmpty());
+}
+
+TEST(Convert, a_queue_goes_out_with_its_counts_and_its_settings_come_in) {
+  const pb::Queue queue = to_proto(Queue{.name = "q",
+                                         .paused = true,
+                                         .running_max = 1,
+                                         .lease_ttl = ms{2},
+                                         .attempts_max = 3,
+                                         .backoff_base = ms{4},
+                                         .backoff_max = ms{5},
+                                         .retention = ms{6},
+                                         .key_retention = ms{7}},
+                                   QueueCounts{.queue = "q",
+                                               .scheduled = 8,
+                                               .available = 9,
+                                               .running = 10,
+                                               .held = 11,
+                                               .dead = 12,
+                                               .succeeded = 13,
+                                               .cancelled = 14,
+                                               .oldest_due_age = std::chrono::microseconds{15'999}});
+  EXPECT_THAT(empty_fields(queue), IsEmpty());
+  EXPECT_EQ(queue.oldest_due_age_ms(), 15);
+
+  pb::SetQueueRequest request;
+  EXPECT_EQ(from_proto(request).paused, std::nullopt);
+  EXPECT_EQ(from_proto(request).key_retention, std::nullopt);
+  request.set_paused(false);
+  request.set_running_max(-1);
+  request.set_lease_ttl_ms(1);
+  request.set_attempts_max(2);
+  request.set_backoff_base_ms(3);
+  request.set_backoff_max_ms(4);
+  request.set_retention_ms(5);
+  request.set_key_retention_ms(6);
+  const QueueSettings settings = from_proto(request);
+  EXPECT_EQ(settings.paused, false);
+  EXPECT_EQ(settings.running_max, -1);
+  EXPECT_EQ(settings.lease_ttl, ms{1});
+  EXPECT_EQ(settings.attempts_max, 2);
+  EXPECT_EQ(settings.backoff_base, ms{3});
+  EXPECT_EQ(settings.backoff_max, ms{4});
+  EXPECT_EQ(settings.retention, ms{5});
+  EXPECT_EQ(settings.key_retention, ms{6});
+}
+
+TEST(Failure, is_found_among_the_details_of_a_status) {
+  pb::Failure failure;
+  failure.set_code("stale");
+  const std::string details = to_details(9, "too late", failure);
+  EXPECT_EQ(failure_of(details).value().code(), "stale");
+  EXPECT_EQ(details.substr(0, 4), std::string("\x08\x09\x12\x08"))
+      << "code and message as in google.rpc.Status";
+  EXPECT_FALSE(failure_of("").has_value());
+  EXPECT_FALSE(failure_of("\xff").has_value());
+}
+
+}  // namespace
+}  // namespace faultline::wire

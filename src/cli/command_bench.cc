@@ -3,6 +3,8 @@
 
 #include "bench/drain.h"
 #include "bench/enqueue.h"
+#include "bench/grpc.h"
+#include "bench/http.h"
 #include "bench/latency.h"
 #include "bench/store.h"
 #include "bench/sustained.h"
@@ -182,6 +184,42 @@ void add_enqueue(CLI::App& bench, Action& chosen) {
       });
 }
 
+void add_http(CLI::App& bench, Action& chosen) {
+  add_benchmark(
+      bench, chosen, "http", "How fast jobs are added over HTTP", bench::HttpOptions{},
+      [](CLI::App& command, bench::HttpOptions& options) {
+        command.add_option("--batch", options.batch, "Jobs in a request")
+            ->check(some(1'000))
+            ->capture_default_str();
+        command
+            .add_option("--connections", options.connections,
+                        "Kept-alive connections, one request at a time each")
+            ->check(some(512))
+            ->capture_default_str();
+        add_jobs_option(command, options.jobs);
+        add_rounds_option(command, options.rounds);
+      },
+      [](bench::Server& server, const bench::HttpOptions& options, const bench::Say& say) {
+        return to_answer(bench::http(server, options, say));
+      });
+}
+
+void add_grpc(CLI::App& bench, Action& chosen) {
+  add_benchmark(
+      bench, chosen, "grpc", "How fast remote workers work through a server", bench::GrpcOptions{},
+      [](CLI::App& command, bench::GrpcOptions& options) {
+        add_jobs_option(command, options.jobs);
+        add_rounds_option(command, options.rounds);
+        command.add_option("--latency-jobs", options.latency_jobs, "How many jobs for the latency")
+            ->check(some(1'000'000))
+            ->capture_default_str();
+        add_fleet_options(command, options.fleet);
+      },
+      [](bench::Server& server, const bench::GrpcOptions& options, const bench::Say& say) {
+        return to_answer(bench::grpc(server, options, say));
+      });
+}
+
 void add_store(CLI::App& bench, Action& chosen) {
   add_benchmark(
       bench, chosen, "store", "The store's verbs without the worker runtime", bench::StoreBenchOptions{},
@@ -210,6 +248,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   add_sustained(*bench, chosen);
   add_latency(*bench, chosen);
   add_enqueue(*bench, chosen);
+  add_http(*bench, chosen);
+  add_grpc(*bench, chosen);
   add_store(*bench, chosen);
 }
 

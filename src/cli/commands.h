@@ -11,10 +11,13 @@ namespace faultline::cli {
 using Action = std::function<Expected<Answer>(Context&)>;
 
 /// Each adds one subcommand, and sets `chosen` when it is the one on the command line.
+void add_config_command(CLI::App& app, Action& chosen);
 void add_drill_command(CLI::App& app, Action& chosen);
 void add_bench_command(CLI::App& app, Action& chosen);
+void add_keys_command(CLI::App& app, Action& chosen);
 void add_migrate_command(CLI::App& app, Action& chosen);
 void add_pg_command(CLI::App& app, Action& chosen);
+void add_serve_command(CLI::App& app, Action& chosen);
 void add_version_command(CLI::App& app, Action& chosen);
 
 /// Brings the schema up to date; what `faultline migrate` says.

@@ -15,11 +15,6 @@ Failure not_a_url(std::string_view source) {
           .exit_code = ExitCode::wrong_usage};
 }
 
-bool looks_like_a_dsn(std::string_view text) {
-  return text.starts_with("postgresql://") || text.starts_with("postgres://") ||
-         (text.contains('=') && !text.contains("://"));
-}
-
 }  // namespace
 
 Failure to_failure(const PrivatePostgresError& error) {
@@ -91,9 +86,22 @@ Expected<void> Context::close() {
   return {};
 }
 
-void Context::interrupt() {
+void Context::on_signal(std::function<void()> handler) {
+  const std::lock_guard lock{handler_mutex_};
+  on_signal_ = std::move(handler);
+}
+
+bool Context::interrupt() {
+  {
+    const std::lock_guard lock{handler_mutex_};
+    if (on_signal_) {
+      on_signal_();
+      return false;
+    }
+  }
   stop_.request_stop();
   (void)close();
+  return true;
 }
 
 }  // namespace faultline::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -39,8 +40,12 @@ class Context {
 
   /// Leaves the private PostgreSQL; the last to leave stops it.
   [[nodiscard]] Expected<void> close();
-  /// From the signal's thread, while a command may be running: ends its wait or its connection.
-  void interrupt();
+  /// From now on signals are the command's own matter: each calls this, and the process goes on. For one that
+  /// ends gracefully.
+  void on_signal(std::function<void()> handler);
+  /// From the signal's thread, while a command may be running: ends its wait or its connection. True: the
+  /// process is to end by the signal.
+  [[nodiscard]] bool interrupt();
   /// Asked to stop by `interrupt`, before the private PostgreSQL is left.
   [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
   [[nodiscard]] bool interrupted() const { return stop_.stop_requested(); }
@@ -48,7 +53,9 @@ class Context {
  private:
   GlobalOptions options_;
   std::stop_source stop_;
-  std::mutex mutex_;  ///< guards private_postgres_
+  std::mutex mutex_;          ///< guards private_postgres_
+  std::mutex handler_mutex_;  ///< guards on_signal_
+  std::function<void()> on_signal_;
   std::optional<PrivatePostgres> private_postgres_;
 };
 

@@ -37,7 +37,7 @@ sigset_t watched_signals() {
 
 }  // namespace
 
-InterruptWatcher::InterruptWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+InterruptWatcher::InterruptWatcher(std::function<Then(int)> on_signal) : on_signal_(std::move(on_signal)) {
   const sigset_t set = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
@@ -56,14 +56,15 @@ InterruptWatcher::~InterruptWatcher() {
 void InterruptWatcher::watch() {
   std::array<pollfd, 2> polled{pollfd{.fd = signals_, .events = POLLIN, .revents = 0},
                                pollfd{.fd = quit_, .events = POLLIN, .revents = 0}};
-  while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
+  for (;;) {
+    while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
+    }
+    if (polled[0].revents == 0) return;
+    signalfd_siginfo info{};
+    if (::read(signals_, &info, sizeof info) != sizeof info) return;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (on_signal_(signal) == Then::die) die_by(signal);
   }
-  if (polled[0].revents == 0) return;
-  signalfd_siginfo info{};
-  if (::read(signals_, &info, sizeof info) != sizeof info) return;
-  const int signal = static_cast<int>(info.ssi_signo);
-  on_signal_(signal);
-  die_by(signal);
 }
 
 }  // namespace faultline::cli

@@ -6,20 +6,21 @@
 namespace faultline::cli {
 
 /// Turns SIGINT, SIGTERM and SIGHUP into a call on a thread of its own. Make it before any other thread,
-/// which then inherits the blocked signals. After `on_signal` the process ends by that very
-/// signal, so that a shell sees what happened.
+/// which then inherits the blocked signals. If `on_signal` says so, the process then ends by that very
+/// signal, so that a shell sees what happened; else it is called again for the next one.
 class InterruptWatcher {
  public:
-  explicit InterruptWatcher(std::function<void(int signal)> on_signal);
+  enum class Then { die, go_on };
+  explicit InterruptWatcher(std::function<Then(int signal)> on_signal);
   InterruptWatcher(const InterruptWatcher&) = delete;
   InterruptWatcher& operator=(const InterruptWatcher&) = delete;
-  /// Never returns if a signal has arrived.
+  /// Never returns if a signal has arrived that the process dies by.
   ~InterruptWatcher();
 
  private:
   void watch();
 
-  std::function<void(int)> on_signal_;
+  std::function<Then(int)> on_signal_;
   int signals_ = -1;
   int quit_ = -1;
   std::thread thread_;

@@ -44,7 +44,8 @@ std::string without_passwords_of_words(std::string message, int argc, char** arg
 int run(const Action& action, const GlobalOptions& options) {
   const Output output{std::cout, std::cerr, options.json};
   Context context{options};
-  const InterruptWatcher watcher{[&](int) { context.interrupt(); }};
+  const InterruptWatcher watcher{
+      [&](int) { return context.interrupt() ? InterruptWatcher::Then::die : InterruptWatcher::Then::go_on; }};
   ExitCode code = ExitCode::ok;
   const auto tell = [&](const Failure& failure) {
     if (!context.interrupted()) output.print(failure);
@@ -72,7 +73,10 @@ int main(int argc, char** argv) {
   add_global_options(app, options);
   add_drill_command(app, chosen);
   add_bench_command(app, chosen);
+  add_config_command(app, chosen);
+  add_keys_command(app, chosen);
   add_migrate_command(app, chosen);
+  add_serve_command(app, chosen);
   add_pg_command(app, chosen);
   add_version_command(app, chosen);
   try {

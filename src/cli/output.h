@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/dsn.h"
+
 namespace faultline::cli {
 
 /// The exit codes of every subcommand.
@@ -42,10 +44,5 @@ class Output {
   std::ostream* err_;
   bool json_;
 };
-
-/// A database URL or keyword string that is fit to be shown: its passwords are replaced by `***`.
-[[nodiscard]] std::string without_passwords(std::string_view dsn);
-/// `text` with every password of `dsn` in it replaced: libpq's messages quote what they were given.
-[[nodiscard]] std::string without_passwords_of(std::string_view dsn, std::string text);
 
 }  // namespace faultline::cli

@@ -1,0 +1,131 @@
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/serve_options.h"
+#include "server/server.h"
+
+namespace faultline::cli {
+namespace {
+
+Severity severity_of(const std::string& level) {
+  for (const Severity severity : {Severity::debug, Severity::info, Severity::warning}) {
+    if (level == faultline::to_string(severity)) return severity;
+  }
+  return Severity::error;
+}
+
+EventSink sink_for(const config::Settings& settings) {
+  const Severity from = severity_of(settings.log_level);
+  return settings.log_format == "json" ? json_lines(std::cerr, from) : text_lines(std::cerr, from);
+}
+
+/// Counts signals, and wakes those who wait for them.
+class SignalCount {
+ public:
+  void add() {
+    {
+      const std::lock_guard lock{mutex_};
+      ++count_;
+    }
+    changed_.notify_all();
+  }
+  /// False if `over` was said before.
+  bool wait_for(int count) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return count_ >= count || over_; });
+    return count_ >= count;
+  }
+  void over() {
+    {
+      const std::lock_guard lock{mutex_};
+      over_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+  bool over_ = false;
+};
+
+/// The database that the settings name; else Faultline's own, whose schema is then brought up to date: nobody
+/// else would.
+Expected<std::string> database_for(Context& context, const config::Settings& settings) {
+  if (!settings.database.empty()) return settings.database;
+  auto url = context.database_url();
+  if (!url) return url;
+  auto connection = context.connect_to(*url);
+  if (!connection) return std::unexpected(connection.error());
+  if (const auto migrated = migrate(*connection, {}); !migrated) return std::unexpected(migrated.error());
+  return url;
+}
+
+std::string where(const config::Address& address, std::uint16_t port) {
+  return config::Address{address.host, port}.to_string();
+}
+
+void say_where(const config::Settings& settings, const server::Server& server) {
+  std::cerr << "Faultline serves";
+  const std::string scheme = settings.tls_cert.empty() ? "http://" : "https://";
+  if (settings.listen) std::cerr << " HTTP on " << scheme << where(*settings.listen, server.http_port());
+  if (settings.listen && settings.grpc) std::cerr << ",";
+  if (settings.grpc) std::cerr << " gRPC on " << where(*settings.grpc, server.grpc_port());
+  std::cerr << ".\n";
+  const bool only_here = (!settings.listen || settings.listen->is_loopback()) &&
+                         (!settings.grpc || settings.grpc->is_loopback());
+  if (only_here) std::cerr << "It can be reached from this machine only";
+  if (only_here && settings.auth == config::Auth::none)
+    std::cerr << ", by everybody on it: no keys are asked for";
+  if (only_here) std::cerr << ".\n";
+  if (!only_here && settings.allow_insecure)
+    std::cerr << "It can be reached from other machines, and allow_insecure is set: see that nobody but "
+                 "yours can.\n";
+  std::cerr << std::flush;
+}
+
+Expected<Answer> serve(Context& context, const config::Sources& sources) {
+  auto loaded = load_settings(context, sources);
+  if (!loaded) return std::unexpected(loaded.error());
+  config::Settings& settings = loaded->settings;
+  auto database = database_for(context, settings);
+  if (!database) return std::unexpected(database.error());
+  settings.database = std::move(*database);
+  auto server = server::Server::start(settings, sink_for(settings));
+  if (!server) {
+    return std::unexpected(Failure{.code = std::string{faultline::to_string(server.error().code)},
+                                   .message = without_passwords_of(settings.database, server.error().message),
+                                   .hint = server.error().hint});
+  }
+  SignalCount signals;
+  context.on_signal([&] { signals.add(); });
+  say_where(settings, **server);
+  signals.wait_for(1);
+  std::jthread hurrier{[&] {
+    if (signals.wait_for(2)) (*server)->hurry();
+  }};
+  (*server)->drain();
+  signals.over();
+  hurrier.join();
+  context.on_signal({});
+  server->reset();
+  return Answer{};
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app, Action& chosen) {
+  auto* command =
+      app.add_subcommand("serve", "Serve producers and workers in any language over HTTP and gRPC");
+  command->fallthrough();
+  const auto sources = std::make_shared<config::Sources>();
+  add_settings(*command, *sources);
+  command->callback(
+      [&chosen, sources] { chosen = [sources](Context& context) { return serve(context, *sources); }; });
+}
+
+}  // namespace faultline::cli

@@ -1,0 +1,164 @@
+// `faultline serve` as people start and stop it.
+
+#include "faultline/store.h"
+#include "serve_process.h"
+
+namespace faultline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const nlohmann::json kJob = {{"kind", "greet"}, {"payload", {{"name", "world"}}}};
+
+TEST(ServeTest, it_says_where_it_serves_and_that_it_can_be_reached_from_this_machine_only) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn()};
+  server.wait_until_ready();
+
+  EXPECT_THAT(server.process().err(), HasSubstr("http://127.0.0.1:" + std::to_string(server.http_port())));
+  EXPECT_THAT(server.process().err(),
+              HasSubstr("from this machine only, by everybody on it: no keys are asked for"));
+}
+
+TEST(ServeTest, it_ends_well_when_it_is_told_to_and_then_nobody_answers) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn()};
+  server.wait_until_ready();
+
+  const ProcessResult result = server.terminate();
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("server_exit"));
+  EXPECT_EQ(http_get(server.http_port(), "/health").status, 0);
+}
+
+TEST(ServeTest, without_a_database_it_runs_its_own_and_leaves_the_data_for_the_next_start) {
+  const ScratchDir scratch;
+  const std::vector<std::string> flags{"--data-dir", (scratch / "data").string()};
+  std::string id;
+  {
+    ServeProcess server{"", flags};
+    server.wait_until_ready();
+    const HttpAnswer added = http_post(server.http_port(), "/v1/jobs", kJob);
+    ASSERT_EQ(added.status, 201) << added.body;
+    id = added.json().at("job_id");
+    EXPECT_EQ(server.terminate().exit_code, 0);
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch / "data" / "pgdata" / "postmaster.pid"));
+  ServeProcess server{"", flags};
+  server.wait_until_ready();
+
+  const HttpAnswer job = http_get(server.http_port(), "/v1/jobs/" + id);
+
+  EXPECT_EQ(job.status, 200) << job.body;
+  EXPECT_EQ(job.json().at("job").at("state"), "available");
+  EXPECT_EQ(server.terminate().exit_code, 0);
+}
+
+TEST(ServeTest, a_wrong_setting_is_named_with_its_place_and_nothing_is_started) {
+  const ProcessResult flag = run_faultline({"serve", "--http-body-max", "12q"});
+  EXPECT_EQ(flag.exit_code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("http_body_max"));
+  EXPECT_THAT(flag.err, HasSubstr("12q"));
+
+  const ProcessResult variable = run_faultline({"serve"}, {{"FAULTLINE_WAITING_MAX", "many"}});
+  EXPECT_EQ(variable.exit_code, 2);
+  EXPECT_THAT(variable.err, HasSubstr("FAULTLINE_WAITING_MAX"));
+}
+
+TEST(ServeTest, it_does_not_listen_beyond_this_machine_without_keys_and_tls_unless_asked_to) {
+  const ProcessResult open = run_faultline({"serve", "--listen", "0.0.0.0:0"});
+  EXPECT_EQ(open.exit_code, 2);
+  EXPECT_THAT(open.err, HasSubstr("allow_insecure"));
+
+  const ProcessResult without_tls = run_faultline({"serve", "--listen", "0.0.0.0:0", "--auth", "keys"});
+  EXPECT_EQ(without_tls.exit_code, 2) << without_tls.err;
+  EXPECT_THAT(without_tls.err, HasSubstr("tls"));
+}
+
+TEST(ServeTest, a_port_that_is_taken_is_an_error_that_names_it) {
+  const TestDatabase database;
+  ServeProcess first{database.dsn()};
+  first.wait_until_ready();
+  const std::string taken = "127.0.0.1:" + std::to_string(first.http_port());
+
+  const ProcessResult second =
+      run_faultline({"serve", "--database", database.dsn(), "--listen", taken, "--grpc", "off"});
+
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_THAT(second.err, HasSubstr(taken));
+}
+
+TEST(ServeTest, a_database_without_the_schema_is_not_ready_and_says_what_to_do) {
+  const TestDatabase database{Template::empty};
+  ServeProcess server{database.dsn()};
+  server.wait_until_it_serves();
+  ASSERT_TRUE(eventually([&] {
+    return http_get(server.http_port(), "/ready").body.contains("faultline migrate");
+  })) << http_get(server.http_port(), "/ready").body;
+  EXPECT_EQ(http_get(server.http_port(), "/ready").status, 503);
+  EXPECT_EQ(http_post(server.http_port(), "/v1/jobs", kJob).status, 503);
+
+  ASSERT_EQ(run_faultline({"migrate", "--database", database.dsn()}).exit_code, 0);
+
+  server.wait_until_ready();
+  EXPECT_EQ(http_post(server.http_port(), "/v1/jobs", kJob).status, 201);
+}
+
+TEST(ServeTest, keys_are_asked_for_honoured_and_revoked_while_it_runs) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn(), {"--auth", "keys"}};
+  server.wait_until_ready();
+  EXPECT_EQ(http_post(server.http_port(), "/v1/jobs", kJob).status, 401);
+
+  const ProcessResult made = run_faultline(
+      {"keys", "create", "--name", "shop", "--scope", "produce", "--json", "--database", database.dsn()});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const auto key = one_object(made.out);
+  const std::string secret = key.at("key").get<std::string>();
+  const std::map<std::string, std::string> bearer{{"Authorization", "Bearer " + secret}};
+  ASSERT_TRUE(eventually([&] {
+    return http_post(server.http_port(), "/v1/jobs", kJob, bearer).status == 201;
+  })) << http_post(server.http_port(), "/v1/jobs", kJob, bearer).body;
+  EXPECT_EQ(http(server.http_port(), {.target = "/v1/queues", .headers = bearer}).status, 403);
+
+  ASSERT_EQ(run_faultline({"keys", "revoke", key.at("id").get<std::string>(), "--database", database.dsn()})
+                .exit_code,
+            0);
+  EXPECT_TRUE(
+      eventually([&] { return http_post(server.http_port(), "/v1/jobs", kJob, bearer).status == 401; }));
+  const ProcessResult result = server.terminate();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err + result.out, Not(HasSubstr(secret)));
+}
+
+TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn(), {"--log-level", "debug"}};
+  server.wait_until_ready();
+  const std::string canary = "canary-7c1f3a";
+  const std::uint16_t port = server.http_port();
+  const std::map<std::string, std::string> bearer{{"Authorization", "Bearer " + canary}};
+  const nlohmann::json job = {{"kind", "k"}, {"payload", {{"card", canary}}}};
+  ASSERT_EQ(http_post(port, "/v1/jobs", job, bearer).status, 201);
+  // What is refused is the more tempting thing to log.
+  EXPECT_EQ(http(port, {.method = "POST", .target = "/v1/jobs", .body = "{\"payload\": \"" + canary}).status,
+            415);
+  EXPECT_EQ(http_post(port, "/v1/jobs", {{"kind", ""}, {"payload", canary}}).status, 422);
+  const HttpAnswer claimed = http_post(port, "/v1/claim", {{"queue", "default"}, {"worker", "w"}});
+  ASSERT_EQ(claimed.status, 200) << claimed.body;
+  const auto lease = claimed.json().at("jobs").at(0).at("lease");
+  const nlohmann::json settle = {
+      {"results", {{{"lease", lease}, {"outcome", "succeeded"}, {"result", canary}}}}};
+  ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 200);
+  ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 409);
+
+  EXPECT_THAT(http_get(port, "/metrics").body, HasSubstr("faultline_server_enqueued_total 1\n"));
+  EXPECT_THAT(http_get(port, "/metrics").body, Not(HasSubstr(canary)));
+  const ProcessResult result = server.terminate();
+  EXPECT_THAT(result.err + result.out, Not(HasSubstr(canary)));
+}
+
+}  // namespace
+}  // namespace faultline::testing

@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::size_t kFloorBatch = 500;
 
+}  // namespace
+
 double drain_once(Server& server, const DrainOptions& options) {
   server.clear();
   auto client = must(Client::open({.database = server.dsn(), .call_timeout = std::chrono::minutes{10}}));
@@ -23,8 +25,6 @@ double drain_once(Server& server, const DrainOptions& options) {
   }
   return static_cast<double>(options.jobs) / took.count();
 }
-
-}  // namespace
 
 Report drain(Server& server, const DrainOptions& options, const Say& say) {
   Floor floor{server};

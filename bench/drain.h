@@ -14,6 +14,8 @@ struct DrainOptions {
   FleetOptions fleet;
 };
 
+/// One round: jobs per second.
+[[nodiscard]] double drain_once(Server& server, const DrainOptions& options);
 /// How fast workers empty a full queue: from their start to the commit of the last settlement.
 [[nodiscard]] Report drain(Server& server, const DrainOptions& options, const Say& say);
 

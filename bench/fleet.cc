@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kLook{2};
 
 Fleet::Fleet(const std::string& database, const FleetOptions& options, const Handler& handler) {
   for (std::size_t i = 0; i < options.workers; ++i) {
-    auto worker = std::make_unique<Worker>(WorkerOptions{.database = database,
+    auto worker = std::make_unique<Worker>(WorkerOptions{.database = options.server.empty() ? database : "",
+                                                         .server = options.server,
                                                          .name = "bench-" + std::to_string(i + 1),
                                                          .slots = options.slots,
                                                          .connections = options.connections,

@@ -17,6 +17,7 @@ struct FleetOptions {
   std::size_t slots = 8;
   std::size_t connections = 2;  ///< of each worker, for claims and settlements
   std::size_t prefetch_max = 2'000;
+  std::string server{};  ///< the URL of a Faultline server to go through; empty: to the database
 };
 
 class Fleet {

@@ -43,9 +43,15 @@ struct Samples {
   std::vector<double> floor;
 };
 
-Samples sample(Server& server, const LatencyOptions& options) {
-  Floor floor{server};
-  FloorEcho echo{server};
+enum class Floors { none, in_turns };
+
+Samples sample(Server& server, const LatencyOptions& options, Floors floors) {
+  std::optional<Floor> floor;
+  std::optional<FloorEcho> echo;
+  if (floors == Floors::in_turns) {
+    floor.emplace(server);
+    echo.emplace(server);
+  }
   Bell bell;
   Fleet fleet{server.dsn(), options.fleet, [&bell](Context&) { bell.ring(); }};
   fleet.start();
@@ -62,8 +68,9 @@ Samples sample(Server& server, const LatencyOptions& options) {
     const auto begun = bell.wait();
     samples.ours.push_back(Millis{begun - before}.count());
     samples.after_commit.push_back(Millis{begun - committed}.count());
+    if (!echo) continue;
     rest();
-    samples.floor.push_back(echo.once().count());
+    samples.floor.push_back(echo->once().count());
   }
   fleet.wait_for_settled(options.jobs);
   fleet.stop();
@@ -72,9 +79,13 @@ Samples sample(Server& server, const LatencyOptions& options) {
 
 }  // namespace
 
+std::vector<double> latencies(Server& server, const LatencyOptions& options) {
+  return sample(server, options, Floors::none).ours;
+}
+
 Report latency(Server& server, const LatencyOptions& options, const Say& say) {
   say("adding " + std::to_string(options.jobs) + " jobs one by one, in turns with as many by hand");
-  const Samples samples = sample(server, options);
+  const Samples samples = sample(server, options, Floors::in_turns);
   const double p50 = quantile(samples.ours, 0.50);
   const double p99 = quantile(samples.ours, 0.99);
   const double floor_p50 = quantile(samples.floor, 0.50);

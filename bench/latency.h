@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <vector>
 
 #include "bench/fleet.h"
 #include "bench/server.h"
@@ -15,6 +16,8 @@ struct LatencyOptions {
   FleetOptions fleet;
 };
 
+/// One job at a time: milliseconds from before its enqueue call to the handler's first line, of each.
+[[nodiscard]] std::vector<double> latencies(Server& server, const LatencyOptions& options);
 /// How soon a job begins on an idle system: one job at a time, with a random pause before each.
 [[nodiscard]] Report latency(Server& server, const LatencyOptions& options, const Say& say);
 

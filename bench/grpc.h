@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+
+#include "bench/drain.h"
+
+namespace faultline::bench {
+
+struct GrpcOptions {
+  std::size_t jobs = 100'000;
+  std::size_t rounds = 1;
+  std::size_t latency_jobs = 200;
+  FleetOptions fleet;
+};
+
+/// How fast remote workers empty a full queue through a server, and how soon a job begins, beside workers on
+/// the database.
+[[nodiscard]] Report grpc(Server& server, const GrpcOptions& options, const Say& say);
+
+}  // namespace faultline::bench

@@ -1,0 +1,64 @@
+#include "bench/http.h"
+
+#include <atomic>
+#include <memory>
+
+#include "bench/floor.h"
+#include "bench/front.h"
+#include "bench/http_connection.h"
+
+namespace faultline::bench {
+namespace {
+
+std::string request_for(std::size_t batch) {
+  const std::string job = R"({"kind":"bench","payload":)" + std::string{kPayload} + "}";
+  if (batch == 1) return post("/v1/jobs", job);
+  std::string body = "[" + job;
+  for (std::size_t i = 1; i < batch; ++i) body += "," + job;
+  return post("/v1/jobs", body + "]");
+}
+
+double add_over_http(Server& server, const Front& front, const HttpOptions& options) {
+  server.clear();
+  const std::string request = request_for(options.batch);
+  std::vector<std::unique_ptr<HttpConnection>> connections;
+  for (std::size_t i = 0; i < options.connections; ++i)
+    connections.push_back(std::make_unique<HttpConnection>(front.http_port()));
+  std::atomic<std::size_t> begun{0};
+  return measure(options.connections, [&](std::size_t thread) -> std::size_t {
+    if (begun.fetch_add(options.batch) >= options.jobs) return 0;
+    if (const int status = connections[thread]->exchange(request); status != 201)
+      throw std::runtime_error("a request was answered with " + std::to_string(status));
+    return options.batch;
+  });
+}
+
+}  // namespace
+
+Report http(Server& server, const HttpOptions& options, const Say& say) {
+  const Front front{server.dsn()};
+  Floor floor{server};
+  std::vector<double> ours;
+  std::vector<double> floors;
+  std::vector<double> ratios;
+  for (std::size_t round = 0; round < options.rounds; ++round) {
+    say("adding " + std::to_string(options.jobs) + " jobs over HTTP, then as many by hand");
+    ours.push_back(add_over_http(server, front, options));
+    floor.fill(0);
+    floors.push_back(floor.enqueue(options.connections, options.batch, options.jobs));
+    ratios.push_back(ours.back() / floors.back());
+  }
+  Report report{"http: " + std::to_string(options.connections) + " connections, " +
+                std::to_string(options.batch) + " job(s) in a request"};
+  report.add_number("jobs_per_s", median(ours), 0, "acknowledged after their commit")
+      .add_number("floor_jobs_per_s", median(floors), 0,
+                  "by hand: a commit for each request, on as many connections")
+      .add_number("vs_floor", median(ratios), 3)
+      .add("batch", options.batch)
+      .add("connections", options.connections)
+      .add("jobs", options.jobs)
+      .add("rounds", options.rounds);
+  return report;
+}
+
+}  // namespace faultline::bench

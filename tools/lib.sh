@@ -16,5 +16,5 @@ project_files() {
 
 # The C++ files of the tree $1.
 cxx_files() {
-  project_files "$1" | grep -E '^(src|include|tests|bench|drills|examples)/.*\.(h|cc)$' || true
+  project_files "$1" | grep -E '^(src|include|tests|bench|drills|examples|fuzz)/.*\.(h|cc)$' || true
 }

@@ -1,0 +1,341 @@
+// The examples in Python, in Node and with curl, as processes, through the real program. What became of the
+// jobs is read from the tables.
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "faultline/store.h"
+#include "support/database.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+namespace faultline::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Strings = std::vector<std::string>;
+
+constexpr const char* kLanguages[] = {"python", "node", "curl"};
+constexpr auto kShortTtl = 4s;
+
+std::string example(const std::string& file) { return FAULTLINE_SOURCE_DIR "/examples/" + file; }
+std::string here(const std::string& file) { return FAULTLINE_SOURCE_DIR "/tests/polyglot/" + file; }
+
+Strings numbered(const std::string& stem, int count) {
+  Strings names;
+  for (int i = 1; i <= count; ++i) names.push_back(stem + std::to_string(i));
+  return names;
+}
+
+/// `faultline serve` on ports that nobody else has.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const std::string& database, const Strings& flags = {})
+      : process_{{.argv = command_line(flags), .environment = {{"DATABASE_URL", database}}}} {
+    static const std::regex announcement{R"(HTTP on (http://[0-9.:]+), gRPC on ([0-9.]+:[0-9]+)\.)"};
+    std::smatch match;
+    std::string said;
+    const auto serves = [&] {
+      said = process_.err();
+      return std::regex_search(said, match, announcement);
+    };
+    if (!eventually([&] { return serves() || !process_.running(); }) || match.empty())
+      throw std::runtime_error("the server does not say where it is:\n" + process_.err());
+    url_ = match[1];
+    grpc_ = match[2];
+  }
+
+  /// Where a program in this language finds it.
+  [[nodiscard]] const std::string& address_for(const std::string& language) const {
+    return language == "curl" ? url_ : grpc_;
+  }
+
+ private:
+  static Strings command_line(const Strings& flags) {
+    Strings argv{FAULTLINE_PROGRAM, "serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    return argv;
+  }
+
+  ChildProcess process_;
+  std::string url_;
+  std::string grpc_;
+};
+
+class PolyglotTest : public ::testing::Test {
+ protected:
+  /// Runs a producer to its end; the ids that it says.
+  Strings produce(const std::string& language, double seconds, const Strings& names) {
+    static const std::map<std::string, Strings> kPrograms{
+        {"python", {PYTHON_PROGRAM, example("python/producer.py")}},
+        {"node", {"node", example("node/producer.js")}},
+        {"curl", {example("http/enqueue.sh")}}};
+    Strings argv = kPrograms.at(language);
+    argv.insert(argv.end(), {server_.address_for(language), kQueue, std::to_string(seconds)});
+    argv.insert(argv.end(), names.begin(), names.end());
+    const ProcessResult result = run_process({.argv = argv, .environment = environment()});
+    EXPECT_EQ(result.exit_code, 0) << language << ": " << result.err;
+    Strings ids;
+    std::istringstream lines{result.out};
+    for (std::string id; std::getline(lines, id);) ids.push_back(id);
+    return ids;
+  }
+
+  ChildProcess spawn_worker(const std::string& language) {
+    return spawn_worker(language, server_.address_for(language));
+  }
+  ChildProcess spawn_worker(const std::string& language, const std::string& address) {
+    static const std::map<std::string, Strings> kPrograms{
+        {"python", {PYTHON_PROGRAM, example("python/worker.py")}},
+        {"node", {"node", example("node/worker.js")}},
+        {"curl", {example("http/worker.sh")}}};
+    Strings argv = kPrograms.at(language);
+    argv.insert(argv.end(), {address, kQueue});
+    return ChildProcess{{.argv = argv, .environment = environment()}};
+  }
+
+  /// A worker whose handler ends only once `let_go` was called, and does not look whether to stop.
+  ChildProcess spawn_stubborn(const std::string& language) {
+    static const std::map<std::string, Strings> kPrograms{
+        {"python", {PYTHON_PROGRAM, here("stubborn_worker.py")}},
+        {"node", {"node", here("stubborn_worker.js")}},
+        {"curl", {here("stubborn_worker.sh")}}};
+    Strings argv = kPrograms.at(language);
+    argv.insert(argv.end(), {server_.address_for(language), kQueue, (scratch_ / "go").string()});
+    return ChildProcess{{.argv = argv, .environment = environment()}};
+  }
+  void let_go() const { write_file(scratch_ / "go", ""); }
+
+  /// Jobs of vanished workers come back soon, and as often as it takes.
+  void set_short_leases() {
+    must(store_.set_queue(
+        kQueue, {.lease_ttl = kShortTtl, .attempts_max = 100, .backoff_base = 100ms, .backoff_max = 500ms}));
+  }
+
+  std::string ask(const std::string& sql) { return query_text(connection_, sql); }
+  int count(const std::string& from) {
+    return std::stoi(ask("SELECT count(*)::text FROM faultline." + from));
+  }
+  int succeeded() { return count("ledger WHERE outcome = 'succeeded'"); }
+  static std::string by(const ChildProcess& worker) {
+    return " worker LIKE '%-" + std::to_string(worker.pid()) + "'";
+  }
+  int running(const ChildProcess& worker) { return count("jobs WHERE state = 'running' AND" + by(worker)); }
+
+  void expect_each_succeeded_once(const Strings& ids) {
+    EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
+    EXPECT_EQ(ask("SELECT count(*)::text || ' of ' || count(DISTINCT job_id)::text FROM faultline.ledger "
+                  "WHERE state = 'succeeded'"),
+              std::to_string(ids.size()) + " of " + std::to_string(ids.size()));
+    EXPECT_EQ(count("jobs WHERE queue <> ''"), 0);
+    for (const std::string& id : ids) {
+      const auto history = must(store_.history(JobId{Uuid::parse(id).value()}));
+      ASSERT_TRUE(history) << id;
+      EXPECT_EQ(history->job.state, JobState::succeeded) << id;
+      EXPECT_EQ(std::ranges::count(history->attempts, "succeeded", &Attempt::outcome), 1) << id;
+    }
+  }
+  /// The greetings, by what said them.
+  int greetings_from(const std::string& language) {
+    return count("ledger WHERE convert_from(result, 'UTF8') LIKE '\"hello, %, from " + language + "\"'");
+  }
+
+  static void expect_drains(ChildProcess& worker) {
+    worker.send(SIGTERM);
+    const ProcessResult result = worker.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("has ended"));
+  }
+
+  static constexpr const char* kQueue = "default";
+  TestDatabase database_;
+  ScratchDir scratch_;
+  pg::Connection connection_ = database_.connect();
+  Store store_ = must(Store::open({.database = database_.dsn()}));
+  ServerProcess server_{database_.dsn()};
+
+ private:
+  [[nodiscard]] std::vector<std::pair<std::string, std::optional<std::string>>> environment() const {
+    return {{"PYTHONPATH", PYTHON_STUBS ":" + example("python")},
+            {"PYTHONDONTWRITEBYTECODE", "1"},
+            {"NODE_PATH", NODE_PACKAGES},
+            {"FAULTLINE_API_KEY", std::nullopt},
+            {"TMPDIR", scratch_.path().string()}};
+  }
+};
+
+struct Pair {
+  const char* producer;
+  const char* worker;
+};
+
+class PolyglotPairTest : public PolyglotTest, public ::testing::WithParamInterface<Pair> {};
+
+TEST_P(PolyglotPairTest, jobs_of_one_language_are_worked_in_another_one) {
+  const Strings ids = produce(GetParam().producer, 0, numbered("ada ", 12));
+  ASSERT_THAT(ids, SizeIs(12));
+  ChildProcess worker = spawn_worker(GetParam().worker);
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 12; })) << worker.err();
+
+  // And one that comes while the worker waits.
+  const Strings more = produce(GetParam().producer, 0, {"grace"});
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 13; })) << worker.err();
+
+  expect_drains(worker);
+  Strings all = ids;
+  all.insert(all.end(), more.begin(), more.end());
+  expect_each_succeeded_once(all);
+  EXPECT_EQ(greetings_from(GetParam().worker), 13);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotPairTest,
+                         ::testing::Values(Pair{"python", "node"}, Pair{"node", "python"},
+                                           Pair{"curl", "curl"}),
+                         [](const auto& pair) {
+                           return std::string{pair.param.producer} + "_to_" + pair.param.worker;
+                         });
+
+TEST_F(PolyglotTest, the_same_submission_again_adds_nothing_in_any_language) {
+  for (const std::string language : kLanguages) {
+    const Strings names{"ada " + language, "grace " + language};
+    const Strings first = produce(language, 0.5, names);
+    EXPECT_THAT(first, SizeIs(2));
+    EXPECT_EQ(produce(language, 0.5, names), first) << language;
+  }
+
+  EXPECT_EQ(count("jobs WHERE queue <> ''"), 6);
+}
+
+TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_midway) {
+  set_short_leases();
+  Strings ids;
+  for (const char* language : kLanguages) {
+    const Strings added = produce(language, 0.1, numbered(std::string{language} + " ", 20));
+    ids.insert(ids.end(), added.begin(), added.end());
+  }
+  ASSERT_THAT(ids, SizeIs(60));
+  std::vector<ChildProcess> victims;
+  for (const char* language : kLanguages) victims.push_back(spawn_stubborn(language));
+  for (const ChildProcess& victim : victims) {
+    // Their heartbeats keep what they hold past the first lease.
+    const std::string renewed = "jobs WHERE state = 'running' AND" + by(victim) +
+                                " AND lease_expires_at > claimed_at + interval '" +
+                                std::to_string(kShortTtl.count()) + " s'";
+    EXPECT_TRUE(eventually([&] { return count(renewed) > 0; })) << victim.err();
+  }
+  std::vector<ChildProcess> workers;
+  for (const char* language : kLanguages) workers.push_back(spawn_worker(language));
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 15; }));
+
+  for (ChildProcess& victim : victims) {
+    ASSERT_GT(running(victim), 0) << victim.err();
+    victim.send(SIGKILL);
+    victim.wait();  // a process that nobody waited for still looks alive to its children
+  }
+
+  EXPECT_TRUE(eventually([&] { return succeeded() >= 60; }));
+  for (ChildProcess& worker : workers) expect_drains(worker);
+  expect_each_succeeded_once(ids);
+  for (const ChildProcess& victim : victims)
+    EXPECT_GT(count("ledger WHERE outcome = 'expired' AND" + by(victim)), 0);
+  for (const char* language : kLanguages) EXPECT_GT(greetings_from(language), 0) << language;
+}
+
+class PolyglotLanguageTest : public PolyglotTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  JobId added_for_an_hour() { return JobId{Uuid::parse(produce(GetParam(), 3600, {"ada"}).at(0)).value()}; }
+};
+
+TEST_P(PolyglotLanguageTest, a_running_job_that_is_cancelled_is_stopped_and_ends_as_cancelled) {
+  set_short_leases();
+  const JobId id = added_for_an_hour();
+  ChildProcess worker = spawn_worker(GetParam());
+  ASSERT_TRUE(eventually([&] { return running(worker) == 1; })) << worker.err();
+
+  must(store_.cancel(std::vector{id}, "test", "not wanted any more"));
+
+  EXPECT_TRUE(eventually([&] { return must(store_.job(id))->state == JobState::cancelled; })) << worker.err();
+  EXPECT_EQ(count("ledger WHERE outcome = 'cancelled' AND" + by(worker)), 1);
+  expect_drains(worker);
+}
+
+TEST_P(PolyglotLanguageTest, a_worker_that_was_frozen_past_its_lease_commits_nothing) {
+  set_short_leases();
+  const Strings ids = produce(GetParam(), 0, {"ada"});
+  ChildProcess frozen = spawn_stubborn(GetParam());
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(scratch_ / "go.begun"); })) << frozen.err();
+  frozen.send_to_group(SIGSTOP);
+  ChildProcess other = spawn_worker(GetParam());
+  ASSERT_TRUE(eventually([&] { return succeeded() == 1; })) << other.err();
+
+  frozen.send_to_group(SIGCONT);
+
+  // With curl a handler is a process, and is ended. Elsewhere it may go on; what it returns is refused.
+  const bool is_ended = GetParam() == std::string{"curl"};
+  if (!is_ended) let_go();
+  const std::string says = is_ended ? "the lease is lost" : "refused";
+  EXPECT_TRUE(eventually([&] { return frozen.err().find(says) != std::string::npos; })) << frozen.err();
+  EXPECT_TRUE(is_ended || count("stale_writes WHERE" + by(frozen)) > 0);
+  expect_drains(frozen);
+  expect_drains(other);
+  expect_each_succeeded_once(ids);
+  EXPECT_EQ(greetings_from(GetParam()), 1);
+}
+
+TEST_P(PolyglotLanguageTest, without_a_good_key_it_says_so_and_ends) {
+  const ServerProcess locked{database_.dsn(), {"--auth", "keys"}};
+
+  const ProcessResult result = spawn_worker(GetParam(), locked.address_for(GetParam())).wait();
+
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("key"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotLanguageTest, ::testing::ValuesIn(kLanguages),
+                         [](const auto& language) { return std::string{language.param}; });
+
+/// Those with streams.
+class PolyglotStreamTest : public PolyglotLanguageTest {};
+
+TEST_P(PolyglotStreamTest, a_worker_that_is_told_to_end_gives_back_what_it_has_not_done) {
+  const JobId id = added_for_an_hour();
+  ChildProcess worker = spawn_worker(GetParam());
+  ASSERT_TRUE(eventually([&] { return running(worker) == 1; })) << worker.err();
+
+  expect_drains(worker);
+
+  const auto job = must(store_.job(id));
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->state, JobState::available);
+  EXPECT_EQ(job->attempt, 0);
+}
+
+TEST_P(PolyglotStreamTest, a_worker_goes_on_with_another_server_when_its_own_is_killed) {
+  set_short_leases();
+  std::optional<ServerProcess> first{std::in_place, database_.dsn()};
+  ChildProcess worker = spawn_worker(
+      GetParam(), "ipv4:" + first->address_for(GetParam()) + "," + server_.address_for(GetParam()));
+  const Strings ids = produce(GetParam(), 0.2, numbered("ada ", 40));
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 5; })) << worker.err();
+
+  first.reset();  // kill -9
+
+  EXPECT_TRUE(eventually([&] { return succeeded() >= 40; })) << worker.err();
+  EXPECT_THAT(worker.err(), HasSubstr("the stream broke"));
+  expect_drains(worker);
+  expect_each_succeeded_once(ids);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotStreamTest, ::testing::Values("python", "node"),
+                         [](const auto& language) { return std::string{language.param}; });
+
+}  // namespace
+}  // namespace faultline::testing

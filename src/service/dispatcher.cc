@@ -215,10 +215,12 @@ Dispatcher::Line* Dispatcher::next_line() {
 
 void Dispatcher::wait(Lock& lock) {
   ++idle_;
-  if (timers_.empty())
+  if (timers_.empty()) {
     changed_.wait(lock);
-  else
-    changed_.wait_until(lock, timers_.begin()->first);
+  } else {
+    const Clock::time_point until = timers_.begin()->first;  // the timer may be gone when the wait ends
+    changed_.wait_until(lock, until);
+  }
   --idle_;
 }
 

@@ -111,8 +111,10 @@ class Feed::Stream : public grpc::ClientBidiReactor<pb::StreamJobsRequest, pb::S
     RemoveHold();
   }
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<Stream> self = std::move(self_);  // let go of behind the lock
     const std::lock_guard lock{feed_.mutex_};
+    // It may hold the last of its channel. gRPC joins its own threads when a channel goes, so no thread of
+    // gRPC's may let go of it.
+    feed_.ended_.push_back(std::move(self_));
     feed_.stream_ended(*this, status);
   }
 
@@ -221,18 +223,22 @@ void Feed::take_in(Stream& stream, pb::StreamJobsResponse& message) {
   }
   if (!message.jobs().empty()) callbacks_.arrived();
   if (message.going_away() && &stream == current_.get()) {
-    to_leave_ = stream.connection;
+    leave(stream.connection);
     wait_to_open(stream, now);
     retire(now);
     callbacks_.changed();
   }
 }
 
+void Feed::leave(const std::shared_ptr<Connection>& connection) {
+  if (!to_leave_) to_leave_ = connection;
+}
+
 void Feed::stream_ended(Stream& stream, const grpc::Status& status) {
   if (&stream == current_.get()) {
     Failed why = failed(status, stream.connection->target());
     if (!status.ok()) trouble_ = std::move(why.error);
-    if (why.elsewhere) to_leave_ = stream.connection;
+    if (why.elsewhere) leave(stream.connection);
     wait_to_open(stream, Clock::now());
     current_.reset();
   } else {
@@ -249,8 +255,13 @@ Clock::duration Feed::refresh_interval() const {
 }
 
 Clock::time_point Feed::tend(Clock::time_point now) {
+  // Let go of behind the lock, which gRPC's threads may wait for.
+  std::vector<std::shared_ptr<Stream>> ended;
+  std::shared_ptr<Connection> left;
   const std::lock_guard lock{mutex_};
-  if (const auto left = std::exchange(to_leave_, nullptr)) connections_.leave(left);
+  ended.swap(ended_);
+  left.swap(to_leave_);
+  if (left) connections_.leave(left);
   Clock::time_point next = now + kPatience;
   for (const auto& stream : retired_) {
     if (stream->cancel_at <= now) stream->cancel();

@@ -78,6 +78,8 @@ class Feed {
   void take_in(Stream& stream, pb::StreamJobsResponse& message);
   void stream_opened(Stream& stream);
   void stream_ended(Stream& stream, const grpc::Status& status);
+  /// The connection is not good; the thread that keeps the feed going leaves it.
+  void leave(const std::shared_ptr<Connection>& connection);
   [[nodiscard]] Clock::duration refresh_interval() const;
 
   const Options options_;
@@ -88,6 +90,7 @@ class Feed {
   std::condition_variable changed_;
   std::shared_ptr<Stream> current_;
   std::vector<std::shared_ptr<Stream>> retired_;
+  std::vector<std::shared_ptr<Stream>> ended_;  ///< gRPC is done with them
   std::deque<Arrived> inbox_;
   std::vector<Arrived> unwanted_;
   std::size_t credit_ = 0;    ///< jobs that the server may send from now on

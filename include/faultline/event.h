@@ -31,6 +31,9 @@ enum class Severity {
 ///   lease_expired                                          the watchdog ended a lease
 ///   settlement_refused                                     an outcome that the database cannot hold
 ///   database_lost database_back server_lost server_back    what a worker cannot reach, and can again
+///   server_started server_draining server_exit             a server process
+///   http_error event_reader_dropped                        a request that failed; a watcher too slow
+///   tls_reloaded tls_reload_failed                         certificates that changed
 ///   handler_log                                            a handler's own words
 struct Event {
   std::string_view name;

@@ -57,9 +57,9 @@ Error unknown_variable(std::string_view variable) {
 }
 
 bool is_another_variable(std::string_view variable, std::string_view value) {
-  // The file itself; the private PostgreSQL; ./dev; and of the tests.
-  constexpr std::array<std::string_view, 3> kOthers{"FAULTLINE_CONFIG", "FAULTLINE_PG_BINDIR",
-                                                    "FAULTLINE_JOBS"};
+  // The file itself; a worker's key; the private PostgreSQL; ./dev; and of the tests.
+  constexpr std::array<std::string_view, 4> kOthers{"FAULTLINE_CONFIG", "FAULTLINE_API_KEY",
+                                                    "FAULTLINE_PG_BINDIR", "FAULTLINE_JOBS"};
   return !variable.starts_with(kPrefix) || std::ranges::find(kOthers, variable) != kOthers.end() ||
          variable.starts_with("FAULTLINE_TEST_") || variable.starts_with("FAULTLINE_PROPERTY_") ||
          is_of_a_kubernetes_service(variable, value);

@@ -125,6 +125,7 @@ TEST(WrongSourceTest, unknown_flags_and_variables_are_refused_with_what_was_mean
 TEST(WrongSourceTest, variables_of_others_are_left_alone) {
   const Sources sources{.environment = {{"PATH", "/bin"},
                                         {"FAULTLINE_CONFIG", "somewhere.toml"},
+                                        {"FAULTLINE_API_KEY", "flk_1_2"},
                                         {"FAULTLINE_PG_BINDIR", "/usr/lib/postgresql/15/bin"},
                                         {"FAULTLINE_JOBS", "2"},
                                         {"FAULTLINE_TEST_PG_DIR", "/tmp/x"},

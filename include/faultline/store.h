@@ -76,6 +76,7 @@ enum class CancelStatus {
   not_found,
   token_exhausted,
 };
+[[nodiscard]] std::string_view to_string(CancelStatus status);
 
 enum class RequeueStatus {
   requeued,
@@ -83,6 +84,7 @@ enum class RequeueStatus {
   not_found,
   token_exhausted,  ///< its fencing tokens are used up; submit it as a new job
 };
+[[nodiscard]] std::string_view to_string(RequeueStatus status);
 
 /// The fenced job store. Every verb is a batch, a single job is a batch of one. Every write of a worker
 /// carries its lease; one whose lease is no longer the current one changes nothing, comes back as stale

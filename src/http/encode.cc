@@ -186,36 +186,6 @@ std::string_view to_string(Effect::Status status) {
 
 }  // namespace
 
-std::string_view to_string(CancelStatus status) {
-  switch (status) {
-    case CancelStatus::cancelled:
-      return "cancelled";
-    case CancelStatus::requested:
-      return "requested";
-    case CancelStatus::finished:
-      return "finished";
-    case CancelStatus::not_found:
-      return "not_found";
-    case CancelStatus::token_exhausted:
-      break;
-  }
-  return "token_exhausted";
-}
-
-std::string_view to_string(RequeueStatus status) {
-  switch (status) {
-    case RequeueStatus::requeued:
-      return "requeued";
-    case RequeueStatus::live:
-      return "live";
-    case RequeueStatus::not_found:
-      return "not_found";
-    case RequeueStatus::token_exhausted:
-      break;
-  }
-  return "token_exhausted";
-}
-
 void write(JsonWriter& out, const Submission& submission) {
   out.begin_object();
   field(out, "status", to_string(submission.status));

@@ -25,8 +25,6 @@ void write(JsonWriter& out, const JobHistory& history);
 void write(JsonWriter& out, const JobSummary& job);
 void write(JsonWriter& out, const StaleWrite& write);
 void write(JsonWriter& out, const service::QueueOverview& queue);
-[[nodiscard]] std::string_view to_string(CancelStatus status);
-[[nodiscard]] std::string_view to_string(RequeueStatus status);
 
 template <class T>
 void write_array(JsonWriter& out, std::string_view name, const std::vector<T>& items) {

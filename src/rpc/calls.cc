@@ -89,42 +89,12 @@ Answer<std::size_t> read_limit(std::int32_t limit) {
   return limit == 0 ? 50 : static_cast<std::size_t>(limit);
 }
 
-std::string_view word(CancelStatus status) {
-  switch (status) {
-    case CancelStatus::cancelled:
-      return "cancelled";
-    case CancelStatus::requested:
-      return "requested";
-    case CancelStatus::finished:
-      return "finished";
-    case CancelStatus::not_found:
-      return "not_found";
-    case CancelStatus::token_exhausted:
-      break;
-  }
-  return "token_exhausted";
-}
-
-std::string_view word(RequeueStatus status) {
-  switch (status) {
-    case RequeueStatus::requeued:
-      return "requeued";
-    case RequeueStatus::live:
-      return "live";
-    case RequeueStatus::not_found:
-      return "not_found";
-    case RequeueStatus::token_exhausted:
-      break;
-  }
-  return "token_exhausted";
-}
-
 template <class Status, class Response>
 void fill_changed(const service::Changed<Status>& changed, Response& response) {
   for (const auto& [id, status] : changed.items) {
     auto& item = *response.add_items();
     item.set_id(id.to_string());
-    item.set_status(std::string{word(status)});
+    item.set_status(std::string{to_string(status)});
   }
   response.set_matched(static_cast<std::int64_t>(changed.matched));
   response.set_changed(static_cast<std::int64_t>(changed.changed));

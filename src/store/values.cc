@@ -5,6 +5,7 @@
 
 #include "faultline/error.h"
 #include "faultline/job.h"
+#include "faultline/store.h"
 
 namespace faultline {
 namespace {
@@ -57,6 +58,21 @@ constexpr std::array kReasons = {
     std::pair{StaleReason::cancelled, std::string_view{"cancelled"}},
 };
 
+constexpr std::array kCancelStatuses = {
+    std::pair{CancelStatus::cancelled, std::string_view{"cancelled"}},
+    std::pair{CancelStatus::requested, std::string_view{"requested"}},
+    std::pair{CancelStatus::finished, std::string_view{"finished"}},
+    std::pair{CancelStatus::not_found, std::string_view{"not_found"}},
+    std::pair{CancelStatus::token_exhausted, std::string_view{"token_exhausted"}},
+};
+
+constexpr std::array kRequeueStatuses = {
+    std::pair{RequeueStatus::requeued, std::string_view{"requeued"}},
+    std::pair{RequeueStatus::live, std::string_view{"live"}},
+    std::pair{RequeueStatus::not_found, std::string_view{"not_found"}},
+    std::pair{RequeueStatus::token_exhausted, std::string_view{"token_exhausted"}},
+};
+
 constexpr std::array kCodes = {
     std::pair{ErrorCode::invalid_argument, std::string_view{"invalid_argument"}},
     std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
@@ -80,6 +96,8 @@ std::string_view to_string(Outcome::Kind kind) { return word_of(kOutcomes, kind)
 std::optional<Outcome::Kind> parse_outcome(std::string_view text) { return value_of(kOutcomes, text); }
 std::string_view to_string(StaleReason reason) { return word_of(kReasons, reason); }
 std::optional<StaleReason> parse_stale_reason(std::string_view text) { return value_of(kReasons, text); }
+std::string_view to_string(CancelStatus status) { return word_of(kCancelStatuses, status); }
+std::string_view to_string(RequeueStatus status) { return word_of(kRequeueStatuses, status); }
 std::string_view to_string(ErrorCode code) { return word_of(kCodes, code); }
 
 std::string Error::describe() const { return hint.empty() ? message : message + " (" + hint + ")"; }

@@ -86,7 +86,6 @@ TEST_F(HappeningsTest, a_jobs_life_is_told_in_order_without_its_payload) {
 }
 
 TEST_F(HappeningsTest, a_refused_write_is_told_once_wherever_it_came_from) {
-  live_a_life();  // before anybody watched
   Diary diary;
   const auto watching = watch(diary);
   const JobId own = live_a_life();

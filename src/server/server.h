@@ -24,7 +24,8 @@ class Server {
   /// Not ready at once; then, after `drain_delay`, takes no more calls, answers those under way until
   /// `drain_max`, and stops.
   virtual void drain() = 0;
-  /// Cuts a drain's waits short.
+  /// Ends the wait of `drain_delay`, and then gives calls under way no time. Comes too late once they have
+  /// been given theirs.
   virtual void hurry() = 0;
 };
 

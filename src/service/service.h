@@ -71,7 +71,7 @@ struct Page {
 };
 
 /// One thing that happens now, for those who watch. `name` as in logs: job_enqueued, lease_acquired,
-/// job_settled, stale_write_blocked, lease_expired, queue_changed, queues (a snapshot of all counts).
+/// job_settled, stale_write_blocked, queue_changed, queues (a snapshot of all counts).
 struct Happening {
   std::uint64_t id = 0;  ///< grows by one
   std::string name;

@@ -29,23 +29,23 @@ double drain_once(Server& server, const DrainOptions& options) {
 Report drain(Server& server, const DrainOptions& options, const Say& say) {
   Floor floor{server};
   const std::size_t connections = options.fleet.workers * options.fleet.connections;
-  std::vector<double> ours;
-  std::vector<double> floors;
-  std::vector<double> ratios;
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    say("draining " + std::to_string(options.jobs) + " jobs, then as many by hand");
-    ours.push_back(drain_once(server, options));
-    floor.fill(options.jobs);
-    floors.push_back(floor.drain(connections, kFloorBatch));
-    ratios.push_back(ours.back() / floors.back());
-  }
+  const Compared rates = in_turns(
+      options.rounds,
+      [&] {
+        say("draining " + std::to_string(options.jobs) + " jobs, then as many by hand");
+        return drain_once(server, options);
+      },
+      [&] {
+        floor.fill(options.jobs);
+        return floor.drain(connections, kFloorBatch);
+      });
   Report report{"drain: " + std::to_string(options.jobs) +
                 " jobs that were waiting, with handlers that do nothing"};
-  report.add_number("jobs_per_s", median(ours), 0, "from the workers' start to the last commit")
-      .add_number("floor_jobs_per_s", median(floors), 0,
+  report.add_number("jobs_per_s", rates.ours, 0, "from the workers' start to the last commit")
+      .add_number("floor_jobs_per_s", rates.other, 0,
                   "claim and settle by hand, batches of " + std::to_string(kFloorBatch) + ", " +
                       std::to_string(connections) + " connections")
-      .add_number("vs_floor", median(ratios), 3)
+      .add_number("vs_floor", rates.ratio, 3)
       .add("jobs", options.jobs)
       .add("rounds", options.rounds);
   add_to(report, options.fleet);

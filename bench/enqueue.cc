@@ -23,22 +23,21 @@ double enqueue_once(Server& server, const EnqueueOptions& options) {
 
 Report enqueue(Server& server, const EnqueueOptions& options, const Say& say) {
   Floor floor{server};
-  std::vector<double> ours;
-  std::vector<double> floors;
-  std::vector<double> ratios;
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    say("adding " + std::to_string(options.jobs) + " jobs, then as many by hand");
-    ours.push_back(enqueue_once(server, options));
-    floor.fill(0);
-    floors.push_back(floor.enqueue(options.connections, options.batch, options.jobs));
-    ratios.push_back(ours.back() / floors.back());
-  }
+  const Compared rates = in_turns(
+      options.rounds,
+      [&] {
+        say("adding " + std::to_string(options.jobs) + " jobs, then as many by hand");
+        return enqueue_once(server, options);
+      },
+      [&] {
+        floor.fill(0);
+        return floor.enqueue(options.connections, options.batch, options.jobs);
+      });
   Report report{"enqueue: batches of " + std::to_string(options.batch) + " on " +
                 std::to_string(options.connections) + " connections, each batch a commit"};
-  report.add_number("jobs_per_s", median(ours), 0)
-      .add_number("floor_jobs_per_s", median(floors), 0,
-                  "COPY or a multi-row INSERT by hand, into two indexes")
-      .add_number("vs_floor", median(ratios), 3)
+  report.add_number("jobs_per_s", rates.ours, 0)
+      .add_number("floor_jobs_per_s", rates.other, 0, "COPY or a multi-row INSERT by hand, into two indexes")
+      .add_number("vs_floor", rates.ratio, 3)
       .add("batch", options.batch)
       .add("connections", options.connections)
       .add("jobs", options.jobs)

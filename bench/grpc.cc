@@ -10,24 +10,22 @@ Report grpc(Server& server, const GrpcOptions& options, const Say& say) {
   DrainOptions direct{.jobs = options.jobs, .fleet = options.fleet};
   DrainOptions remote = direct;
   remote.fleet.server = front.url();
-  std::vector<double> remotes;
-  std::vector<double> directs;
-  std::vector<double> ratios;
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    say("working " + std::to_string(options.jobs) + " jobs through the server, then as many on the database");
-    remotes.push_back(drain_once(server, remote));
-    directs.push_back(drain_once(server, direct));
-    ratios.push_back(remotes.back() / directs.back());
-  }
+  const Compared rates = in_turns(
+      options.rounds,
+      [&] {
+        say("working " + std::to_string(options.jobs) +
+            " jobs through the server, then as many on the database");
+        return drain_once(server, remote);
+      },
+      [&] { return drain_once(server, direct); });
   server.clear();
   say("one job at a time, through the server and on the database");
   const auto remote_ms = latencies(server, {.jobs = options.latency_jobs, .fleet = remote.fleet});
   const auto direct_ms = latencies(server, {.jobs = options.latency_jobs, .fleet = direct.fleet});
   Report report{"grpc: remote workers with handlers that do nothing, server and workers in one process"};
-  report
-      .add_number("jobs_per_s", median(remotes), 0, "through StreamJobs and ReportResult, to the last commit")
-      .add_number("direct_jobs_per_s", median(directs), 0, "the same workers on the database")
-      .add_number("vs_direct", median(ratios), 3)
+  report.add_number("jobs_per_s", rates.ours, 0, "through StreamJobs and ReportResult, to the last commit")
+      .add_number("direct_jobs_per_s", rates.other, 0, "the same workers on the database")
+      .add_number("vs_direct", rates.ratio, 3)
       .add_number("p50_ms", quantile(remote_ms, 0.50), 3,
                   "from before the enqueue call to the handler's first line")
       .add_number("p99_ms", quantile(remote_ms, 0.99), 3)

@@ -38,22 +38,22 @@ double add_over_http(Server& server, const Front& front, const HttpOptions& opti
 Report http(Server& server, const HttpOptions& options, const Say& say) {
   const Front front{server.dsn()};
   Floor floor{server};
-  std::vector<double> ours;
-  std::vector<double> floors;
-  std::vector<double> ratios;
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    say("adding " + std::to_string(options.jobs) + " jobs over HTTP, then as many by hand");
-    ours.push_back(add_over_http(server, front, options));
-    floor.fill(0);
-    floors.push_back(floor.enqueue(options.connections, options.batch, options.jobs));
-    ratios.push_back(ours.back() / floors.back());
-  }
+  const Compared rates = in_turns(
+      options.rounds,
+      [&] {
+        say("adding " + std::to_string(options.jobs) + " jobs over HTTP, then as many by hand");
+        return add_over_http(server, front, options);
+      },
+      [&] {
+        floor.fill(0);
+        return floor.enqueue(options.connections, options.batch, options.jobs);
+      });
   Report report{"http: " + std::to_string(options.connections) + " connections, " +
                 std::to_string(options.batch) + " job(s) in a request"};
-  report.add_number("jobs_per_s", median(ours), 0, "acknowledged after their commit")
-      .add_number("floor_jobs_per_s", median(floors), 0,
+  report.add_number("jobs_per_s", rates.ours, 0, "acknowledged after their commit")
+      .add_number("floor_jobs_per_s", rates.other, 0,
                   "by hand: a commit for each request, on as many connections")
-      .add_number("vs_floor", median(ratios), 3)
+      .add_number("vs_floor", rates.ratio, 3)
       .add("batch", options.batch)
       .add("connections", options.connections)
       .add("jobs", options.jobs)

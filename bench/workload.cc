@@ -50,6 +50,19 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+Compared in_turns(std::size_t rounds, const std::function<double()>& ours,
+                  const std::function<double()>& other) {
+  std::vector<double> our_rates;
+  std::vector<double> other_rates;
+  std::vector<double> ratios;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    our_rates.push_back(ours());
+    other_rates.push_back(other());
+    ratios.push_back(our_rates.back() / other_rates.back());
+  }
+  return {.ours = median(our_rates), .other = median(other_rates), .ratio = median(ratios)};
+}
+
 double quantile(std::vector<double> values, double share) {
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
   const std::size_t index = std::clamp<std::size_t>(rank, 1, values.size()) - 1;

@@ -48,6 +48,14 @@ inline constexpr std::string_view kPayload = R"({"user":123456,"template":"welco
 [[nodiscard]] double measure(std::size_t threads, const std::function<std::size_t(std::size_t thread)>& work);
 
 [[nodiscard]] double median(std::vector<double> values);
+/// Medians of two rates that were measured in turns, so that both saw the same machine.
+struct Compared {
+  double ours = 0;
+  double other = 0;
+  double ratio = 0;  ///< of each round, not of the medians
+};
+[[nodiscard]] Compared in_turns(std::size_t rounds, const std::function<double()>& ours,
+                                const std::function<double()>& other);
 /// The value below which this share (0 to 1) of the values lies. There must be one.
 [[nodiscard]] double quantile(std::vector<double> values, double share);
 

@@ -9,7 +9,7 @@
 include(CMakePackageConfigHelpers)
 
 set(objects "")
-foreach(folder base pg sql schema store client watchdog link proto wire remote worker)
+foreach(folder base metrics trace pg sql schema store client watchdog link proto wire remote worker)
   list(APPEND objects $<TARGET_OBJECTS:faultline_${folder}>)
 endforeach()
 set(exports "${CMAKE_CURRENT_LIST_DIR}/package/exports.map")
@@ -20,7 +20,7 @@ target_include_directories(faultline_shared INTERFACE
   "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(faultline_shared INTERFACE cxx_std_23)
 target_link_libraries(faultline_shared PRIVATE PostgreSQL::PostgreSQL OpenSSL::SSL OpenSSL::Crypto gRPC::grpc++
-  protobuf::libprotobuf Threads::Threads)
+  protobuf::libprotobuf prometheus-cpp::core Threads::Threads)
 target_link_options(faultline_shared PRIVATE "-Wl,--version-script=${exports}")
 if(NOT FAULTLINE_SANITIZE)
   # A folder that is missing above shows here, and not in a program that uses the library.

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/failures.h"
 #include "cli/table_text.h"
 #include "config/settings.h"
 #include "keys/keys.h"
@@ -14,21 +15,6 @@ using service::Scope;
 constexpr std::chrono::seconds kAnswerMax{30};
 
 Deadline soon() { return Deadline::clock::now() + kAnswerMax; }
-
-Failure to_failure(const Error& error) {
-  const bool usage = error.code == ErrorCode::invalid_argument;
-  return {.code = std::string{faultline::to_string(error.code)},
-          .message = error.message,
-          .hint = error.hint,
-          .exit_code = usage ? ExitCode::wrong_usage : ExitCode::failure};
-}
-
-Failure wrong_usage(std::string message, std::string hint) {
-  return {.code = "wrong_usage",
-          .message = std::move(message),
-          .hint = std::move(hint),
-          .exit_code = ExitCode::wrong_usage};
-}
 
 std::vector<std::string> names_of(const service::Scopes& scopes) {
   std::vector<std::string> names;

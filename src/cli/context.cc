@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 
+#include "cli/commands.h"
+#include "cli/failures.h"
+
 namespace faultline::cli {
 namespace {
 
@@ -75,6 +78,28 @@ Expected<pg::Connection> Context::connect() {
   auto url = database_url();
   if (!url) return std::unexpected(url.error());
   return connect_to(*url);
+}
+
+bool Context::uses_private_postgres() const {
+  const char* url = std::getenv("DATABASE_URL");
+  return options_.database.empty() && (url == nullptr || *url == '\0');
+}
+
+Expected<Store> Context::open_store() {
+  auto url = database_url();
+  if (!url) return std::unexpected(url.error());
+  if (uses_private_postgres()) {
+    auto connection = connect_to(*url);
+    if (!connection) return std::unexpected(connection.error());
+    if (auto migrated = migrate(*connection, {}); !migrated) return std::unexpected(migrated.error());
+  }
+  auto store = Store::open({.database = *url, .application_name = "faultline cli"});
+  if (!store) {
+    Failure failure = to_failure(store.error());
+    failure.message = without_passwords_of(*url, std::move(failure.message));
+    return std::unexpected(std::move(failure));
+  }
+  return std::move(*store);
 }
 
 Expected<void> Context::close() {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/output.h"
+#include "faultline/store.h"
 #include "faultline/time.h"
 #include "pg/connection.h"
 #include "private_pg/private_postgres.h"
@@ -37,6 +38,12 @@ class Context {
   /// Runs the private PostgreSQL until this process, or with `keep_running` also after it, ends.
   [[nodiscard]] Expected<std::string> start_private_postgres(bool keep_running);
   [[nodiscard]] Expected<pg::Connection> connect_to(const std::string& url);
+  /// The store of that database. The private PostgreSQL is migrated on the way; another one is refused when
+  /// its schema is not current, with the command that changes it.
+  [[nodiscard]] Expected<Store> open_store();
+
+  /// Whether the database is the private PostgreSQL: nothing else was named.
+  [[nodiscard]] bool uses_private_postgres() const;
 
   /// Leaves the private PostgreSQL; the last to leave stops it.
   [[nodiscard]] Expected<void> close();

@@ -21,20 +21,8 @@ enum class Severity {
 };
 [[nodiscard]] std::string_view to_string(Severity severity);
 
-/// Something that happened, for people and machines that read logs. Names are stable:
-///
-///   worker_started worker_draining worker_exit             a worker process
-///   lease_acquired execution_started job_settled           a job's ordinary attempt
-///   execution_failed job_buried no_handler jobs_released   what else becomes of it
-///   handler_abandoned                                      a handler that did not end when its worker did
-///   lease_lost heartbeat_failed stale_write_blocked        a worker that came too late, or may soon
-///   lease_expired                                          the watchdog ended a lease
-///   settlement_refused                                     an outcome that the database cannot hold
-///   database_lost database_back server_lost server_back    what a worker cannot reach, and can again
-///   server_started server_draining server_exit             a server process
-///   http_error event_reader_dropped                        a request that failed; a watcher too slow
-///   tls_reloaded tls_reload_failed                         certificates that changed
-///   handler_log                                            a handler's own words
+/// Something that happened, for people and machines that read logs. Names are stable;
+/// docs/reference/events.md has all of them, with when each is told and what is in it.
 struct Event {
   std::string_view name;
   Severity severity = Severity::info;

@@ -141,6 +141,9 @@ class Context {
   [[nodiscard]] int attempt() const { return job().attempt; }
   /// Grows with every claim of the job. Hand it to stores that can refuse an older writer.
   [[nodiscard]] FenceToken token() const { return job().lease.token; }
+  /// What to send downstream as W3C `traceparent`: this execution's span, if the worker exports spans, else
+  /// the job's own. Empty: the job belongs to no trace.
+  [[nodiscard]] const std::string& traceparent() const;
   /// Until when the lease is good by this process's clock if no renewal succeeds from now on. Renewals move
   /// it.
   [[nodiscard]] std::chrono::steady_clock::time_point deadline() const;

@@ -81,6 +81,8 @@ struct NewJob {
   std::optional<std::chrono::milliseconds> backoff_max{};
   Delivery delivery = Delivery::at_least_once;
   std::vector<std::string> tags{};
+  /// The trace that it belongs to, as a W3C `traceparent` of version 00. Executions are children of it.
+  std::optional<std::string> traceparent{};
 };
 
 /// The answer to one submitted job.
@@ -112,6 +114,7 @@ struct ClaimedJob {
   std::optional<std::chrono::milliseconds> run_max{};
   Delivery delivery = Delivery::at_least_once;
   std::vector<std::string> tags{};
+  std::optional<std::string> traceparent{};
 };
 
 /// How an attempt ended, as its worker reports it.
@@ -203,7 +206,7 @@ struct Attempt {
   FenceToken token;
   std::optional<Uuid> lease_id{};
   int attempt = 0;
-  std::string outcome;  ///< succeeded failed buried snoozed released expired cancelled requeued
+  std::string outcome;  ///< succeeded failed buried snoozed released expired cancelled requeued purged
   std::string state;    ///< where the job went with it
   std::optional<std::string> worker{};
   std::optional<DatabaseTime> started_at{};
@@ -267,6 +270,7 @@ struct Job {
   std::vector<std::string> tags{};
   std::optional<std::chrono::milliseconds> lease_ttl{};
   std::optional<std::chrono::milliseconds> run_max{};
+  std::optional<std::string> traceparent{};
 };
 
 /// A job with its whole history.
@@ -340,6 +344,7 @@ struct ExpiredLease {
   int attempt = 0;
   JobState next_state = JobState::available;
   DatabaseTime expired_at;
+  std::optional<std::string> traceparent{};
 };
 
 }  // namespace faultline

@@ -80,11 +80,19 @@ enum class CancelStatus {
 
 enum class RequeueStatus {
   requeued,
-  live,  ///< it is waiting or running: there is nothing to requeue
-  not_found,
+  live,             ///< it is waiting or running: there is nothing to requeue
+  not_found,        ///< or it was purged
   token_exhausted,  ///< its fencing tokens are used up; submit it as a new job
 };
 [[nodiscard]] std::string_view to_string(RequeueStatus status);
+
+enum class PurgeStatus {
+  purged,
+  not_dead,  ///< it waits, runs, is held, or has ended: only dead jobs are purged
+  not_found,
+  token_exhausted,
+};
+[[nodiscard]] std::string_view to_string(PurgeStatus status);
 
 /// The fenced job store. Every verb is a batch, a single job is a batch of one. Every write of a worker
 /// carries its lease; one whose lease is no longer the current one changes nothing, comes back as stale
@@ -179,6 +187,10 @@ class Store {
                                                            std::string_view reason);
   [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs,
                                                              std::string_view who);
+  /// Ends dead jobs for good: they can no longer be requeued, and their payloads are gone. The ledger keeps
+  /// their attempts, and who did it, for the queue's retention.
+  [[nodiscard]] Expected<std::vector<PurgeStatus>> purge_dead(std::span<const JobId> jobs,
+                                                              std::string_view who);
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
   [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }

@@ -1,13 +1,25 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "faultline/error.h"
 #include "faultline/event.h"
+#include "faultline/job.h"
+#include "faultline/time.h"
 
 namespace faultline {
+
+/// What one sweep of a watchdog did, for those who count.
+struct Sweep {
+  const Error* error = nullptr;             ///< it failed
+  std::span<const ExpiredLease> expired{};  ///< the leases that it ended
+  std::optional<DatabaseTime> ended_at{};   ///< when; absent if there were none, or the database did not say
+};
 
 struct WatchdogOptions {
   std::string database;
@@ -16,6 +28,8 @@ struct WatchdogOptions {
   EventSink log{};                         ///< empty: lines of text on standard error
   Severity log_from = Severity::info;      ///< what is less is not told
   std::string name{};                      ///< in the log; empty: watchdog
+  /// Called after every sweep, on the watchdog's thread. Must not throw.
+  std::function<void(const Sweep&)> on_sweep{};
 };
 
 /// Ends leases that ran out, so that their jobs are tried again, buried or held as they ask for; retires

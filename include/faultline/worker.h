@@ -50,8 +50,14 @@ struct WorkerOptions {
       30'000};           ///< how long handlers may take to finish when the worker drains
   bool listen = true;    ///< wait for announcements on a connection; else only poll
   bool watchdog = true;  ///< also end expired leases; any number of processes may. A server does it itself
-  EventSink log{};       ///< empty: lines of text on standard error
+  /// Where executions are exported to as spans, by OTLP/HTTP with JSON: `http://host:4318`. Empty: nowhere.
+  std::string otlp_endpoint{};
+  double otlp_sample_ratio = 1.0;  ///< of jobs that belong to no trace; the others are as their trace says
+  EventSink log{};                 ///< empty: lines of text on standard error
   Severity log_from = Severity::info;  ///< what is less is not told; `debug` tells of every job
+  /// Where Prometheus finds GET /metrics, such as `127.0.0.1:9100`; port 0: any that is free. Empty: nowhere.
+  /// There are no keys and there is no TLS: listen on this machine or in a network of your own.
+  std::string metrics_listen{};
 };
 
 /// How a worker's life ended.
@@ -93,6 +99,8 @@ class Worker {
   /// Before it starts. A job of a kind that has no handler fails, and is tried again: another worker may have
   /// one.
   Worker& handle(std::string kind, Handler handler);
+  /// Before it starts: a handler for every kind that has none of its own.
+  Worker& handle_any(Handler handler);
 
   /// Connects and begins to work. An error says what is wrong; once started, the worker survives the
   /// database's or the server's absence by itself.
@@ -109,6 +117,9 @@ class Worker {
 
   [[nodiscard]] WorkerStats stats() const;
   [[nodiscard]] const std::string& name() const;
+  /// All metrics, in Prometheus' text format.
+  [[nodiscard]] std::string metrics() const;
+  [[nodiscard]] std::uint16_t metrics_port() const;  ///< 0: it serves none
 
  private:
   class Impl;

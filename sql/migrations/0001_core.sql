@@ -47,7 +47,7 @@ CREATE TYPE faultline.job_state AS ENUM ('available', 'running', 'held', 'dead',
 
 -- How an attempt, or an operator's act, ended.
 CREATE TYPE faultline.outcome AS ENUM
-    ('succeeded', 'failed', 'buried', 'snoozed', 'released', 'expired', 'cancelled', 'requeued');
+    ('succeeded', 'failed', 'buried', 'snoozed', 'released', 'expired', 'cancelled', 'requeued', 'purged');
 
 -- What becomes of a job whose lease runs out: another attempt, the dead letters, or a person's decision.
 CREATE TYPE faultline.delivery AS ENUM ('at_least_once', 'at_most_once', 'hold');
@@ -121,6 +121,8 @@ CREATE TABLE faultline.jobs (
     worker           text        COLLATE "C",
     idempotency_key  text        COLLATE "C",
     tags             text[],
+    -- The trace that the job belongs to, as W3C writes it.
+    traceparent      text        COLLATE "C",
     cancel_reason    text,
     last_error       text,
     progress         double precision,
@@ -199,6 +201,7 @@ CREATE TABLE faultline.ledger (
     kind             text        COLLATE "C",
     idempotency_key  text        COLLATE "C",
     tags             text[],
+    traceparent      text        COLLATE "C",
     payload          bytea,
     -- Behind the guard of the statements: one ledger row per token of a job …
     PRIMARY KEY (bucket, job_id, token)
@@ -363,6 +366,59 @@ CREATE FUNCTION faultline.hold_finished(in_bucket smallint, ids uuid[]) RETURNS 
              WHERE l.bucket = in_bucket AND l.job_id = ANY (ids) AND l.state IN ('succeeded', 'cancelled')
              ORDER BY l.job_id, l.token
                FOR UPDATE) AS held
+    $$;
+
+-- Ends dead jobs for good, as a recorded act with a token of its own: the ledger keeps who did it and what
+-- became of every attempt, until the queue's retention has passed; the payload goes at once. Jobs that are not
+-- dead come back with `purged` false and are left alone. A function, because a worker's rights on the tables
+-- would be enough for this, and it is an operator's decision.
+CREATE FUNCTION faultline.purge_dead(in_bucket smallint, ids uuid[], who text)
+    RETURNS TABLE (job_id uuid, purged boolean, exhausted boolean)
+    LANGUAGE sql VOLATILE
+    AS $$
+    WITH target AS MATERIALIZED (
+        SELECT j.*, q.key_retention_ms
+          FROM faultline.jobs j
+         CROSS JOIN LATERAL (
+               SELECT s.key_retention_ms FROM faultline.queues s
+                WHERE s.bucket = in_bucket AND s.name = j.queue LIMIT 1) AS q
+         WHERE j.bucket = in_bucket AND j.id = ANY (ids) AND j.queue <> ''
+         ORDER BY j.id
+           FOR UPDATE OF j
+    ), dead AS MATERIALIZED (
+        SELECT * FROM target t WHERE t.state = 'dead' AND t.token < 9223372036854775807
+    ), ended AS (
+        DELETE FROM faultline.jobs j USING dead d WHERE j.bucket = in_bucket AND j.id = d.id
+    ), booked AS (
+        INSERT INTO faultline.ledger (
+               bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, priority, delivery,
+               encoding, attempts_max, lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, run_at, created_at,
+               kind, idempotency_key, tags, traceparent, payload)
+        SELECT in_bucket, d.id, d.token + 1, d.attempt, 'purged', 'cancelled', d.requeues, d.queue, who,
+               d.last_error, d.priority, d.delivery, 'json', d.attempts_max, d.lease_ttl_ms, d.run_max_ms,
+               d.backoff_base_ms, d.backoff_max_ms, d.run_at, d.created_at, d.kind, d.idempotency_key, d.tags,
+               d.traceparent, 'null'::bytea
+          FROM dead d
+    ), keyed AS (
+        INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
+        SELECT in_bucket, k.queue, k.key, k.job_id, k.fingerprint,
+               faultline.clock() + d.key_retention_ms * interval '1 millisecond'
+          FROM dead d
+         CROSS JOIN LATERAL (
+               SELECT i.queue, i.key, i.job_id, i.fingerprint FROM faultline.idempotency_keys i
+                WHERE i.bucket = in_bucket AND i.queue = d.queue AND i.key = d.idempotency_key
+                  AND i.job_id = d.id
+                LIMIT 1) AS k
+         WHERE d.idempotency_key IS NOT NULL
+        ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
+         WHERE old.bucket = in_bucket
+    ), tallied AS (
+        INSERT INTO faultline.tallies (bucket, queue, dead, cancelled)
+        SELECT in_bucket, d.queue, -count(*), count(*) FROM dead d GROUP BY d.queue
+    )
+    SELECT t.id, t.state = 'dead' AND t.token < 9223372036854775807,
+           t.state = 'dead' AND t.token = 9223372036854775807
+      FROM target t
     $$;
 
 -- Takes back jobs that were added a second time: an enqueue that was sent again, because the answer to the

@@ -1,5 +1,5 @@
 -- Four roles with least privilege, as groups: GRANT faultline_worker TO the login that runs workers.
---   faultline_owner     operates: all verbs, and alone to change queues, requeue and cancel
+--   faultline_owner     operates: all verbs, and alone to change queues, requeue, cancel and purge
 --   faultline_producer  adds jobs, and reads what became of them
 --   faultline_worker    claims, renews and settles, and adds jobs; appends to the ledger and cannot rewrite it
 --   faultline_reader    looks
@@ -32,12 +32,13 @@ GRANT SELECT ON ALL TABLES IN SCHEMA faultline
 
 -- A new job waits, has no token and no lease: whoever adds one cannot say otherwise.
 GRANT INSERT (bucket, id, queue, kind, payload, encoding, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms,
-              backoff_base_ms, backoff_max_ms, delivery, tags, idempotency_key)
+              backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key)
    ON faultline.jobs TO faultline_producer, faultline_worker;
 GRANT INSERT (bucket, queue, available) ON faultline.tallies TO faultline_producer;
 GRANT INSERT, UPDATE (job_id, fingerprint, created_at, expires_at)
    ON faultline.idempotency_keys TO faultline_producer, faultline_worker;
-GRANT EXECUTE ON FUNCTION faultline.hold_finished(smallint, uuid[]) TO faultline_owner;
+GRANT EXECUTE ON FUNCTION faultline.hold_finished(smallint, uuid[]), faultline.purge_dead(smallint, uuid[], text)
+   TO faultline_owner;
 GRANT EXECUTE ON FUNCTION faultline.drop_resubmitted(smallint, uuid[])
    TO faultline_owner, faultline_producer, faultline_worker;
 

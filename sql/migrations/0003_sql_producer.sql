@@ -57,7 +57,8 @@ CREATE FUNCTION faultline.enqueue(
     lease_ttl       interval    DEFAULT NULL,
     run_max         interval    DEFAULT NULL,
     tags            text[]      DEFAULT NULL,
-    delivery        text        DEFAULT 'at_least_once'
+    delivery        text        DEFAULT 'at_least_once',
+    traceparent     text        DEFAULT NULL
 ) RETURNS uuid
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
@@ -108,6 +109,9 @@ BEGIN
                       WHERE t.tag IS NULL OR octet_length(t.tag) NOT BETWEEN 1 AND 128 OR t.tag ~ '[[:cntrl:]]') THEN
         RAISE EXCEPTION 'there are at most 32 tags, each of 1 to 128 bytes and without control characters'
             USING ERRCODE = 'FL400';
+    ELSIF traceparent !~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' OR traceparent ~ '^...0{32}|-0{16}-' THEN
+        RAISE EXCEPTION 'a traceparent is 00-TRACE_ID-PARENT_ID-FLAGS, as W3C Trace Context has it'
+            USING ERRCODE = 'FL400';
     END IF;
 
     target := CASE WHEN idempotency_key IS NULL THEN floor(random() * meta.buckets)::smallint
@@ -135,11 +139,11 @@ BEGIN
 
     INSERT INTO faultline.jobs AS j (
            bucket, id, queue, kind, payload, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms, tags,
-           delivery, idempotency_key)
+           delivery, idempotency_key, traceparent)
     VALUES (target, new_job, enqueue.queue, enqueue.kind, bytes, enqueue.priority,
             coalesce(enqueue.run_at, faultline.clock() + coalesce(enqueue.delay, interval '0')),
             enqueue.attempts_max, ttl_ms, max_ms, enqueue.tags, enqueue.delivery::faultline.delivery,
-            enqueue.idempotency_key);
+            enqueue.idempotency_key, enqueue.traceparent);
     INSERT INTO faultline.tallies (bucket, queue, available) VALUES (target, enqueue.queue, 1);
     IF coalesce(enqueue.run_at, faultline.clock() + enqueue.delay, faultline.clock()) <= faultline.clock() THEN
         PERFORM faultline.announce(enqueue.queue);
@@ -151,9 +155,9 @@ $$;
 REVOKE ALL ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
     faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
-                      text[], text) FROM PUBLIC;
+                      text[], text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
     faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
-                      text[], text)
+                      text[], text, text)
    TO faultline_owner, faultline_producer, faultline_worker;

@@ -61,7 +61,7 @@ WITH room AS MATERIALIZED (
     RETURNING j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, due.attempts_max) AS attempts_max,
               j.priority, j.run_at, j.created_at, coalesce(j.lease_ttl_ms, due.lease_ttl_ms) AS lease_ttl_ms,
               j.run_max_ms, j.requeues, j.encoding = 'bytes' AS is_bytes, j.delivery::text, j.kind,
-              j.payload, j.tags
+              j.payload, j.tags, j.traceparent
 ), granted AS (
     INSERT INTO faultline.grants (bucket, check_at, lease_id, job_ids)
     SELECT $1::smallint, min(c.lease_expires_at), $4::uuid, array_agg(c.id) FROM claimed c HAVING count(*) > 0

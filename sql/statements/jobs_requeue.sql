@@ -10,10 +10,13 @@ WITH target AS MATERIALIZED (
      ORDER BY j.id
        FOR UPDATE
 ), returned AS (
-    -- One token is minted here, and the next claim needs another.
+    -- One token is minted here, and the next claim needs another. A dead job has no lease to take away; but one that
+    -- was buried while we waited is running in this statement's snapshot, and PostgreSQL holds the CHECK against
+    -- that version too, before it goes on to the newest.
     UPDATE faultline.jobs j
        SET state = 'available', token = j.token + 1, attempt = 0, requeues = j.requeues + 1,
-           run_at = faultline.clock()
+           run_at = faultline.clock(),
+           worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL
       FROM target t
      WHERE j.bucket = $1::smallint AND j.id = t.id AND t.state IN ('dead', 'held')
        AND t.token < 9223372036854775806

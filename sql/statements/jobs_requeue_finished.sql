@@ -1,5 +1,6 @@
 -- Brings finished jobs back from the ledger, where their end stays. If two do it at once, the second waits
--- for the first and then adds nothing, or fails on the ledger's primary key; the store looks again.
+-- for the first and then adds nothing, or fails on the ledger's primary key; the store looks again. A job that was
+-- purged has no payload any more, and does not come back.
 --
 -- $1 bucket  $2 jobs  $3 who
 WITH last AS MATERIALIZED (
@@ -9,14 +10,15 @@ WITH last AS MATERIALIZED (
            SELECT * FROM faultline.ledger f
             WHERE f.bucket = $1::smallint AND f.job_id = mine.id
             ORDER BY f.token DESC LIMIT 1) AS l
-     WHERE l.state IN ('succeeded', 'cancelled')
+     WHERE l.state IN ('succeeded', 'cancelled') AND l.outcome <> 'purged'
 ), added AS (
     INSERT INTO faultline.jobs (
            bucket, id, token, requeues, queue, kind, payload, encoding, priority, attempts_max, lease_ttl_ms,
-           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, created_at, idempotency_key)
+           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, created_at,
+           idempotency_key)
     SELECT $1::smallint, l.job_id, l.token + 1, l.requeues + 1, l.queue, l.kind, l.payload, l.encoding, l.priority,
            l.attempts_max, l.lease_ttl_ms, l.run_max_ms, l.backoff_base_ms, l.backoff_max_ms, l.delivery, l.tags,
-           l.created_at, l.idempotency_key
+           l.traceparent, l.created_at, l.idempotency_key
       FROM last l WHERE l.token < 9223372036854775806
     ON CONFLICT (bucket, id) DO NOTHING
     RETURNING id, token, requeues, queue, idempotency_key

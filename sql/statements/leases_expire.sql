@@ -26,6 +26,7 @@ WITH ripe AS MATERIALIZED (
             WHERE j.bucket = $1::smallint AND j.id = taken.id AND j.lease_id = ripe.lease_id) AS held ON true
       LEFT JOIN LATERAL (
            SELECT j.id, j.token, j.attempt, j.worker, j.claimed_at, j.requeues, j.queue, j.cancel_reason,
+                  j.traceparent,
                   CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled'
                        WHEN j.delivery = 'hold' THEN 'held'
                        WHEN j.delivery = 'at_most_once' THEN 'dead'
@@ -67,11 +68,12 @@ WITH ripe AS MATERIALIZED (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
            error, priority, delivery, encoding, attempts_max, lease_ttl_ms, run_max_ms,
-           backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, payload)
+           backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, traceparent,
+           payload)
     SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt, 'cancelled', 'cancelled', e.requeues, e.queue,
            e.worker, e.claimed_at, e.cancel_reason, e.priority, e.delivery, e.encoding, e.attempts_max,
            e.lease_ttl_ms, e.run_max_ms, e.backoff_base_ms, e.backoff_max_ms, e.run_at, e.created_at, e.kind,
-           e.idempotency_key, e.tags, e.payload
+           e.idempotency_key, e.tags, e.traceparent, e.payload
       FROM ended e
 ), keyed AS (
     INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
@@ -116,6 +118,6 @@ WITH ripe AS MATERIALIZED (
 -- there may be more.
 SELECT (SELECT count(*) FROM ripe) AS claims_seen, l.id, l.token, l.worker, l.queue, l.attempt,
        l.next_state::text, l.lease_expires_at,
-       l.next_state = 'available' AND l.next_run_at <= faultline.clock() AS due
+       l.next_state = 'available' AND l.next_run_at <= faultline.clock() AS due, l.traceparent
   FROM (SELECT 1) AS always
   LEFT JOIN looked l ON l.id IS NOT NULL

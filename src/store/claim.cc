@@ -29,6 +29,7 @@ enum Column : int {
   kind,
   payload,
   tags,
+  traceparent,
 };
 }  // namespace column
 
@@ -57,6 +58,7 @@ ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg:
     job.run_max = std::chrono::milliseconds{*run_max};
   }
   if (!rows.is_null(row, column::tags)) job.tags = rows.get<std::vector<std::string>>(row, column::tags);
+  job.traceparent = rows.get<std::optional<std::string>>(row, column::traceparent);
   return job;
 }
 

@@ -166,6 +166,12 @@ class Shipment {
     params.add_array(pg::Type::text, piece, [&](std::size_t i) -> std::optional<std::string> {
       return job(i).tags.empty() ? std::nullopt : std::optional{nlohmann::json(job(i).tags).dump()};
     });
+    // Most jobs belong to no trace, and then nothing is sent.
+    if (std::ranges::any_of(piece, [&](std::size_t i) { return job(i).traceparent.has_value(); })) {
+      params.add_array(pg::Type::text, piece, [&](std::size_t i) { return job(i).traceparent; });
+    } else {
+      params.add_null(pg::Type::text_array);
+    }
     return params;
   }
 
@@ -231,7 +237,7 @@ class CopyIn {
   static bool is_plain(const NewJob& job) {
     return !job.run_at && !job.delay && !job.attempts_max && !job.lease_ttl && !job.run_max &&
            !job.backoff_base && !job.backoff_max && job.tags.empty() && job.encoding == Encoding::json &&
-           job.delivery == Delivery::at_least_once;
+           job.delivery == Delivery::at_least_once && !job.traceparent;
   }
 
   static constexpr std::string_view kPlain =
@@ -239,7 +245,8 @@ class CopyIn {
   static constexpr std::string_view kWhole =
       "COPY faultline.jobs (bucket, id, queue, kind, payload, priority, run_at, encoding, delivery, "
       "attempts_max, "
-      "lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, tags) FROM STDIN (FORMAT binary)";
+      "lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, tags, traceparent) FROM STDIN (FORMAT "
+      "binary)";
 
   [[nodiscard]] pg::Expected<std::size_t> copy_all() {
     // COPY computes nothing, so what is due in a minute is due a minute from here.
@@ -282,7 +289,7 @@ class CopyIn {
   }
 
   void add_row(pg::BinaryCopy& rows, const NewJob& job) {
-    rows.begin_row(whole_ ? 15 : 6);
+    rows.begin_row(whole_ ? 16 : 6);
     rows.add(bucket_).add(id_.value).add(job.queue).add(job.kind);
     rows.add(std::as_bytes(std::span{job.payload})).add(static_cast<std::int16_t>(job.priority));
     if (last_queue_ == nullptr || last_queue_->first != job.queue)
@@ -299,6 +306,10 @@ class CopyIn {
       rows.add_null();
     else
       rows.add_text_array(job.tags);
+    if (job.traceparent)
+      rows.add(*job.traceparent);
+    else
+      rows.add_null();
   }
 
   [[nodiscard]] pg::Params tally_params() const {

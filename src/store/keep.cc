@@ -26,7 +26,8 @@ Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, De
            .queue = rows->get<std::string>(row, 4),
            .attempt = static_cast<int>(rows->get<std::int64_t>(row, 5)),
            .next_state = parse_job_state(rows->get<std::string_view>(row, 6)).value_or(JobState::available),
-           .expired_at = rows->get<DatabaseTime>(row, 7)});
+           .expired_at = rows->get<DatabaseTime>(row, 7),
+           .traceparent = rows->get<std::optional<std::string>>(row, 9)});
       if (rows->get<bool>(row, 8)) due_queues.insert(report.expired.back().queue);
     }
   }

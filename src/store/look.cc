@@ -63,6 +63,7 @@ Job read_job(const pg::Result& rows, int row) {
   job.lease_ttl = read_ms(rows, row, column++);
   job.run_max = read_ms(rows, row, column++);
   job.requeues = read_int(rows, row, column++);
+  job.traceparent = rows.get<std::optional<std::string>>(row, column++);
   return job;
 }
 

@@ -104,6 +104,30 @@ Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const J
   return in_order(jobs, found, RequeueStatus::not_found);
 }
 
+Expected<std::vector<PurgeStatus>> purge_dead(Backend& backend, std::span<const JobId> jobs,
+                                              std::string_view who, Deadline deadline) {
+  if (auto problem = check_name("name of who purges", who)) return std::unexpected(std::move(*problem));
+  std::map<JobId, PurgeStatus> found;
+  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
+    pg::Unit unit;
+    unit.add(sql::kJobsPurge, id_params(bucket, ids).add(who));
+    unit.add(sql::kJobsKnown, id_params(bucket, ids));
+    auto results = backend.run(unit, deadline);
+    if (!results) return std::unexpected(std::move(results.error()));
+    const pg::Result& known = results->back();
+    for (int row = 0; row < known.rows(); ++row)
+      found[JobId{known.get<Uuid>(row, 0)}] = PurgeStatus::not_dead;
+    const pg::Result& live = results->front();
+    for (int row = 0; row < live.rows(); ++row) {
+      if (live.get<bool>(row, 1))
+        found[JobId{live.get<Uuid>(row, 0)}] = PurgeStatus::purged;
+      else if (live.get<bool>(row, 2))
+        found[JobId{live.get<Uuid>(row, 0)}] = PurgeStatus::token_exhausted;
+    }
+  }
+  return in_order(jobs, found, PurgeStatus::not_found);
+}
+
 Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,
                          Deadline deadline) {
   if (auto problem = check_queue(name, settings)) return std::unexpected(std::move(*problem));

@@ -9,6 +9,8 @@ namespace faultline::store {
                                                          Deadline deadline);
 [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs,
                                                            std::string_view who, Deadline deadline);
+[[nodiscard]] Expected<std::vector<PurgeStatus>> purge_dead(Backend& backend, std::span<const JobId> jobs,
+                                                            std::string_view who, Deadline deadline);
 [[nodiscard]] Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,
                                        Deadline deadline);
 

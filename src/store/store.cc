@@ -141,6 +141,10 @@ Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs,
   return statuses;
 }
 
+Expected<std::vector<PurgeStatus>> Store::purge_dead(std::span<const JobId> jobs, std::string_view who) {
+  return store::purge_dead(*impl_->backend, jobs, who, impl_->backend->deadline());
+}
+
 Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {
   return store::set_queue(*impl_->backend, name, settings, impl_->backend->deadline());
 }

@@ -5,6 +5,7 @@
 
 #include "base/json_check.h"
 #include "base/sha256.h"
+#include "base/traceparent.h"
 
 namespace faultline::store {
 namespace {
@@ -85,6 +86,13 @@ std::optional<Error> check_times(const NewJob& job) {
   return check_duration("delay", job.delay, milliseconds{0}, kDelayMax);
 }
 
+std::optional<Error> check_traceparent(const std::optional<std::string>& traceparent) {
+  if (!traceparent || TraceContext::parse(*traceparent)) return std::nullopt;
+  return invalid(
+      "the traceparent is not one of W3C Trace Context, version 00",
+      "write 00-TRACE_ID-PARENT_ID-FLAGS: 32, 16 and 2 lowercase hexadecimal digits, ids not all 0");
+}
+
 /// The first problem of several.
 template <class... Checks>
 std::optional<Error> first_of(const Checks&... checks) {
@@ -112,6 +120,7 @@ std::optional<Error> check_job(const NewJob& job, const Limits& limits) {
   return first_of(
       [&] { return check_name("queue", job.queue); }, [&] { return check_name("kind", job.kind); },
       [&] { return check_payload(job, limits); }, [&] { return check_times(job); },
+      [&] { return check_traceparent(job.traceparent); },
       [&] {
         return job.idempotency_key ? check_text("idempotency key", *job.idempotency_key, kKeyBytesMax)
                                    : std::nullopt;

@@ -177,6 +177,7 @@ pb::Job message_of(Job&& job) {
   for (std::string& tag : job.tags) to.add_tags(std::move(tag));
   if (job.lease_ttl) to.set_lease_ttl_ms(job.lease_ttl->count());
   if (job.run_max) to.set_run_max_ms(job.run_max->count());
+  if (job.traceparent) to.set_traceparent(std::move(*job.traceparent));
   return to;
 }
 
@@ -242,6 +243,7 @@ pb::NewJob to_proto(const NewJob& job) {
   if (job.backoff_max) to.set_backoff_max_ms(job.backoff_max->count());
   to.set_delivery(to_enum(job.delivery));
   for (const std::string& tag : job.tags) to.add_tags(tag);
+  if (job.traceparent) to.set_traceparent(*job.traceparent);
   return to;
 }
 
@@ -270,6 +272,7 @@ Expected<NewJob> from_proto(pb::NewJob&& job) {
   if (job.has_run_max_ms()) to.run_max = milliseconds{job.run_max_ms()};
   if (job.has_backoff_base_ms()) to.backoff_base = milliseconds{job.backoff_base_ms()};
   if (job.has_backoff_max_ms()) to.backoff_max = milliseconds{job.backoff_max_ms()};
+  if (job.has_traceparent()) to.traceparent = std::move(*job.mutable_traceparent());
   return to;
 }
 
@@ -328,6 +331,7 @@ pb::JobAssignment to_proto(ClaimedJob&& job) {
   if (job.run_max) to.set_run_max_ms(job.run_max->count());
   to.set_delivery(to_enum(job.delivery));
   for (std::string& tag : job.tags) to.add_tags(std::move(tag));
+  if (job.traceparent) to.set_traceparent(std::move(*job.traceparent));
   return to;
 }
 
@@ -354,6 +358,7 @@ Expected<ClaimedJob> from_proto(pb::JobAssignment&& job) {
                 .delivery = *delivery,
                 .tags = take(std::move(*job.mutable_tags()))};
   if (job.has_run_max_ms()) to.run_max = milliseconds{job.run_max_ms()};
+  if (job.has_traceparent()) to.traceparent = std::move(*job.mutable_traceparent());
   return to;
 }
 

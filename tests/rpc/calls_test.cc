@@ -4,15 +4,18 @@
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
+#include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 
 #include "rpc/fixture.h"
+#include "rpc/foreign_log.h"
 #include "support/scratch.h"
 
 namespace faultline::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Stub = pb::Faultline::Stub;
 
@@ -99,6 +102,47 @@ TEST_F(CallsTest, enqueue_adds_a_job_and_knows_it_again_by_its_key) {
   const auto failure = wire::failure_of(conflict.error_details()).value();
   EXPECT_EQ(failure.code(), "conflict");
   EXPECT_EQ(failure.job_id(), first.job_id());
+}
+
+TEST_F(CallsTest, the_metadata_s_trace_is_for_jobs_that_name_none_and_counts_only_when_it_is_right) {
+  const std::string common = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const std::string own = "00-11111111111111111111111111111111-2222222222222222-01";
+  const auto traces = [&](const std::string& metadata) {
+    pb::EnqueueBatchRequest batch;
+    *batch.add_jobs() = enqueue_request().job();
+    *batch.add_jobs() = enqueue_request().job();
+    batch.mutable_jobs(1)->set_traceparent(own);
+    CallContext context;
+    context.AddMetadata("traceparent", metadata);
+    pb::EnqueueBatchResponse answer;
+    EXPECT_TRUE(stub_->EnqueueBatch(&context, batch, &answer).ok());
+    std::vector<std::optional<std::string>> found;
+    for (const auto& one : answer.submissions())
+      found.push_back(job(must(wire::job_id(one.job_id()))).traceparent);
+    return found;
+  };
+  EXPECT_THAT(traces(common), ElementsAre(common, own));
+  EXPECT_THAT(traces("00-nonsense"), ElementsAre(std::nullopt, own));
+
+  auto wrong = enqueue_request();
+  wrong.mutable_job()->set_traceparent("00-nonsense");
+  EXPECT_EQ(code(&Stub::Enqueue, wrong), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST(ForeignLogTest, what_grpc_would_print_goes_to_the_log_once_a_second) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const rpc::ForeignLog log{[&](const Event& event) {
+    const std::lock_guard lock{mutex};
+    lines.push_back(std::string{event.name} + " " + event.fields.at(1).second);
+  }};
+  for (int i = 0; i < 100; ++i) gpr_log(GPR_ERROR, "trouble %d", i);
+  gpr_log(GPR_DEBUG, "nothing of note");
+
+  const std::lock_guard lock{mutex};
+  ASSERT_FALSE(lines.empty());
+  EXPECT_LT(lines.size(), 100U);
+  EXPECT_EQ(lines.front(), "grpc_error trouble 0");
 }
 
 TEST_F(CallsTest, a_batch_is_added_as_a_whole_and_answers_conflicts_in_place) {

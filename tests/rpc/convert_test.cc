@@ -71,7 +71,8 @@ NewJob a_new_job() {
           .backoff_base = ms{8},
           .backoff_max = ms{9},
           .delivery = Delivery::hold,
-          .tags = {"a", "b"}};
+          .tags = {"a", "b"},
+          .traceparent = "a trace"};
 }
 
 ClaimedJob a_claimed_job() {
@@ -90,7 +91,8 @@ ClaimedJob a_claimed_job() {
           .created_at = kMoment,
           .run_max = ms{6},
           .delivery = Delivery::at_most_once,
-          .tags = {"t"}};
+          .tags = {"t"},
+          .traceparent = "a trace"};
 }
 
 TEST(Convert, what_goes_out_comes_back_as_it_was) {
@@ -269,7 +271,8 @@ TEST(Convert, what_only_goes_out_is_whole) {
                                                        .idempotency_key = "i",
                                                        .tags = {"t"},
                                                        .lease_ttl = ms{6},
-                                                       .run_max = ms{7}},
+                                                       .run_max = ms{7},
+                                                       .traceparent = "a trace"},
                                                .attempts = {{}},
                                                .stale_writes = {{}},
                                                .effects = {{}}})),

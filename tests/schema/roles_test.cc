@@ -253,6 +253,13 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
          return word_for(s.requeue({&done.job, 1}, "me"));
        },
        "owner"},
+      {"purge a dead job",
+       [&](Store& s) {
+         const Lease dead = lease();
+         settle(dead, Outcome::bury("no"));
+         return word_for(s.purge_dead({&dead.job, 1}, "me"));
+       },
+       "owner"},
       {"set a queue", [](Store& s) { return word_for(s.set_queue("default", {.attempts_max = 20})); },
        "owner"},
       {"make a queue", [](Store& s) { return word_for(s.set_queue("another", {})); }, "owner"},

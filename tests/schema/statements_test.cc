@@ -169,8 +169,8 @@ void check_buckets(const Statement& sql, Problems& problems) {
 
 void check_functions(const Statement& sql, Problems& problems) {
   static const std::set<std::string> faultline_functions{
-      "clock",       "still_in_time",  "state_after_failure", "backoff",
-      "shown_state", "prune_finished", "drop_resubmitted",    "hold_finished"};
+      "clock",          "still_in_time",    "state_after_failure", "backoff",   "shown_state",
+      "prune_finished", "drop_resubmitted", "hold_finished",       "purge_dead"};
   static const std::set<std::string> never{"clock_timestamp",
                                            "statement_timestamp",
                                            "transaction_timestamp",

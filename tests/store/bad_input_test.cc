@@ -198,6 +198,10 @@ TEST_F(BadInputTest, numbers_out_of_bounds_are_refused) {
   }
   expect_refused({.kind = "k", .tags = std::vector<std::string>(33, "t")}, ErrorCode::invalid_argument,
                  "33 tags");
+  for (const std::string traceparent :
+       {"", "nonsense", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}) {
+    expect_refused({.kind = "k", .traceparent = traceparent}, ErrorCode::invalid_argument, "traceparent");
+  }
   expect_error(store_.set_queue("q", {.running_max = -2}), ErrorCode::invalid_argument, "running_max");
   EXPECT_EQ(must(store_.queues()).size(), 1U);
 }

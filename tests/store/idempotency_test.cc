@@ -20,6 +20,8 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using Status = Submission::Status;
 
+constexpr auto kTraceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 class IdempotencyTest : public StoreTest {
  protected:
   static NewJob keyed(std::string key, std::string payload = "1") {
@@ -278,6 +280,7 @@ TEST_F(IdempotencyTest, a_large_batch_with_options_and_keys_is_added_whole) {
                      .attempts_max = 3,
                      .tags = {"t" + std::to_string(i)}});
     if (i % 2 == 0) batch.back().idempotency_key = "key " + std::to_string(i);
+    if (i < 1'000) batch.back().traceparent = kTraceparent;
   }
   const std::vector<Submission> answers = must(store_.enqueue(batch));
   ASSERT_EQ(answers.size(), 2'500U);
@@ -287,10 +290,26 @@ TEST_F(IdempotencyTest, a_large_batch_with_options_and_keys_is_added_whole) {
     EXPECT_EQ(added.payload, std::to_string(i));
     EXPECT_EQ(added.tags, (std::vector{"t" + std::to_string(i)}));
     EXPECT_EQ(added.attempts_max, 3);
+    EXPECT_EQ(added.traceparent.value_or(""), i < 1'000 ? kTraceparent : "");
   }
   const std::vector<Submission> again = must(store_.enqueue(batch));
   for (std::size_t i = 0; i < 2'500; i += 2) EXPECT_EQ(again[i].job, answers[i].job);
   EXPECT_EQ(jobs(), 2'500 + 1'250);
+}
+
+TEST_F(IdempotencyTest, traces_arrive_by_copy_too_and_are_kept_by_every_end_and_a_requeue) {
+  std::vector<NewJob> batch(600, {.kind = "k"});
+  batch[300].traceparent = kTraceparent;
+  const std::vector<Submission> answers = must(store_.enqueue(batch));
+  const JobId id = answers[300].job;
+  EXPECT_EQ(job(id).traceparent, kTraceparent);
+  EXPECT_EQ(job(answers[299].job).traceparent, std::nullopt);
+  EXPECT_EQ(job(answers[301].job).traceparent, std::nullopt);
+
+  EXPECT_EQ(must(store_.cancel({&id, 1}, "operator", "")).front(), CancelStatus::cancelled);
+  EXPECT_EQ(job(id).traceparent, kTraceparent);
+  EXPECT_EQ(must(store_.requeue({&id, 1}, "operator")).front(), RequeueStatus::requeued);
+  EXPECT_EQ(job(id).traceparent, kTraceparent);
 }
 
 TEST_F(IdempotencyTest, a_bulk_enqueue_takes_a_stream) {
@@ -465,7 +484,9 @@ TEST_F(SqlProducerTest, every_option_arrives) {
   const JobId id = sql_enqueue(
       "queue => 'default', kind => 'k', payload => '[]', priority => 2, delay => '1 minute', idempotency_key "
       "=> 'a',"
-      " attempts_max => 7, lease_ttl => '90 s', run_max => '1 hour', tags => '{x,y}', delivery => 'hold'");
+      " attempts_max => 7, lease_ttl => '90 s', run_max => '1 hour', tags => '{x,y}', delivery => 'hold',"
+      " traceparent => '" +
+      std::string{kTraceparent} + "'");
   const Job added = job(id);
   EXPECT_EQ(added.state, JobState::scheduled);
   EXPECT_EQ(added.priority, 2);
@@ -476,6 +497,7 @@ TEST_F(SqlProducerTest, every_option_arrives) {
   EXPECT_EQ(added.run_max, ms{3'600'000});
   EXPECT_EQ(added.tags, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(added.delivery, Delivery::hold);
+  EXPECT_EQ(added.traceparent, kTraceparent);
 
   const JobId at = sql_enqueue("'default', 'k', '1', run_at => '2031-01-01 00:00:00+00'");
   EXPECT_EQ(to_string(job(at).run_at), "2031-01-01T00:00:00.000000Z");
@@ -515,6 +537,11 @@ TEST_F(SqlProducerTest, what_the_store_would_refuse_is_refused_here_too) {
       "'default', 'k', '1', tags => ARRAY['']",
       "'default', 'k', '1', tags => ARRAY[repeat('x', 129)]",
       "'default', 'k', '1', tags => array_fill('t'::text, ARRAY[33])",
+      "'default', 'k', '1', traceparent => ''",
+      "'default', 'k', '1', traceparent => '00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'",
+      "'default', 'k', '1', traceparent => '00-00000000000000000000000000000000-b7ad6b7169203331-01'",
+      "'default', 'k', '1', traceparent => '00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01'",
+      "'default', 'k', '1', traceparent => '01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'",
   };
   for (const std::string& arguments : bad) EXPECT_EQ(failure_of(arguments), "FL400") << arguments;
   EXPECT_EQ(failure_of("'nowhere', 'k', '1'"), "FL404");

@@ -8,7 +8,9 @@ namespace {
 class LifecycleTest : public StoreTest {};
 
 TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_when_it_succeeds) {
-  const JobId id = enqueue({.kind = "mail", .payload = R"({"to":"a"})", .tags = {"x", "y"}});
+  const std::string traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const JobId id =
+      enqueue({.kind = "mail", .payload = R"({"to":"a"})", .tags = {"x", "y"}, .traceparent = traceparent});
 
   const ClaimedJob claimed = claim_one("A");
   EXPECT_EQ(claimed.lease.job, id);
@@ -17,6 +19,8 @@ TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_
   EXPECT_EQ(claimed.kind, "mail");
   EXPECT_EQ(claimed.payload, R"({"to":"a"})");
   EXPECT_EQ(claimed.tags, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(claimed.traceparent, traceparent);
+  EXPECT_EQ(job(id).traceparent, traceparent);
   EXPECT_EQ(claimed.lease_expires_at, must(store_.now()) + kTtl);
   EXPECT_EQ(job(id).state, JobState::running);
   EXPECT_EQ(job(id).worker, "A");
@@ -27,6 +31,7 @@ TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_
   EXPECT_EQ(whole.job.state, JobState::succeeded);
   EXPECT_EQ(whole.job.result, "done");
   EXPECT_EQ(whole.job.payload, R"({"to":"a"})");
+  EXPECT_EQ(whole.job.traceparent, traceparent);
   ASSERT_EQ(whole.attempts.size(), 1U);
   EXPECT_EQ(whole.attempts[0].outcome, "succeeded");
   EXPECT_EQ(whole.attempts[0].lease_id, claimed.lease.lease_id);

@@ -45,6 +45,7 @@ class Model {
     /// After a failure the store draws the time of the next attempt from [run_at_first, run_at].
     std::optional<DatabaseTime> run_at_first{};
     bool cancel_requested = false;
+    bool purged = false;
     std::optional<Lease> lease{};
     DatabaseTime expires_at{};
     DatabaseTime claimed_at{};
@@ -244,6 +245,7 @@ class Model {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) return "not_found";
     JobModel& job = found->second;
+    if (job.purged) return "not_found";
     if (job.state == JobState::available || job.state == JobState::running) return "live";
     if (auto* key = key_of(job)) key->expires_at.reset();
     act(job, "requeued", JobState::available);
@@ -251,6 +253,15 @@ class Model {
     job.attempt = 0;
     job.run_at = now_;
     return "requeued";
+  }
+  std::string purge(JobId id) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) return "not_found";
+    JobModel& job = found->second;
+    if (job.state != JobState::dead) return "not_dead";
+    act(job, "purged", JobState::cancelled);
+    job.purged = true;
+    return "purged";
   }
 
  private:

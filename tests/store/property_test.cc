@@ -35,6 +35,7 @@ enum class Verb {
   record_effect,
   cancel,
   requeue,
+  purge,
   sweep,
   set_queue,
   fold_counts,
@@ -42,7 +43,7 @@ enum class Verb {
   advance,
   advance_to_the_edge,
 };
-constexpr std::array kWeights{14U, 16U, 14U, 4U, 5U, 8U, 3U, 2U, 4U, 4U, 4U, 5U, 7U, 4U, 1U, 1U, 6U, 8U};
+constexpr std::array kWeights{14U, 16U, 14U, 4U, 5U, 8U, 3U, 2U, 4U, 4U, 4U, 5U, 3U, 7U, 4U, 1U, 1U, 6U, 8U};
 
 /// One step, independent of those before it: what its numbers pick is decided when it runs, so that a
 /// sequence stays meaningful when steps are taken out.
@@ -161,6 +162,8 @@ class Case {
         return cancel();
       case Verb::requeue:
         return requeue();
+      case Verb::purge:
+        return purge();
       case Verb::sweep:
         return sweep();
       case Verb::set_queue:
@@ -486,6 +489,13 @@ class Case {
     const std::string got = words.at(must(store().requeue({&*id, 1}, "operator")).front());
     note("requeue " + id->to_string() + ": " + got);
     expect_equal("the requeue", got, model_.requeue(*id));
+  }
+  void purge() {
+    const auto id = pick_job();
+    if (!id) return;
+    const std::string got{to_string(must(store().purge_dead({&*id, 1}, "operator")).front())};
+    note("purge " + id->to_string() + ": " + got);
+    expect_equal("the purge", got, model_.purge(*id));
   }
   void set_queue() {
     Model::QueueModel& queue_model = model_.queue(queue());

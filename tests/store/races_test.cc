@@ -176,6 +176,9 @@ class RacesTest : public StoreTest {
   auto requeueing(JobId job) {
     return [this, job] { return first_of(store_.requeue({&job, 1}, "operator")); };
   }
+  auto purging(JobId job) {
+    return [this, job] { return first_of(store_.purge_dead({&job, 1}, "operator")); };
+  }
   auto sweeping() {
     return [this] { return store_.expire_leases(); };
   }
@@ -960,6 +963,28 @@ TEST_F(RacesTest, requeue_and_cancel_of_a_dead_job_take_turns) {
     EXPECT_EQ(back.get().has_value(), how == End::commit);
     EXPECT_EQ(must(away.get()), CancelStatus::cancelled);
     EXPECT_EQ(job(other.job).state, JobState::cancelled);
+  }
+}
+
+TEST_F(RacesTest, requeue_and_purge_of_a_dead_job_take_turns) {
+  for (const End how : kEnds) {
+    const Lease lease = new_lease();
+    EXPECT_TRUE(settle(lease, Outcome::bury("hopeless")).committed());
+    auto first = hold(purging(lease.job));
+    auto second = start(requeueing(lease.job));
+    EXPECT_FALSE(second.returned());
+    end(how);
+    EXPECT_EQ(first.get().has_value(), how == End::commit);
+    EXPECT_EQ(must(second.get()), how == End::commit ? RequeueStatus::not_found : RequeueStatus::requeued);
+
+    const Lease other = new_lease();
+    EXPECT_TRUE(settle(other, Outcome::bury("hopeless")).committed());
+    auto back = hold(requeueing(other.job));
+    auto away = start(purging(other.job));
+    EXPECT_FALSE(away.returned());
+    end(how);
+    EXPECT_EQ(back.get().has_value(), how == End::commit);
+    EXPECT_EQ(must(away.get()), how == End::commit ? PurgeStatus::not_dead : PurgeStatus::purged);
   }
 }
 

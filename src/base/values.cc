@@ -73,6 +73,13 @@ constexpr std::array kRequeueStatuses = {
     std::pair{RequeueStatus::token_exhausted, std::string_view{"token_exhausted"}},
 };
 
+constexpr std::array kPurgeStatuses = {
+    std::pair{PurgeStatus::purged, std::string_view{"purged"}},
+    std::pair{PurgeStatus::not_dead, std::string_view{"not_dead"}},
+    std::pair{PurgeStatus::not_found, std::string_view{"not_found"}},
+    std::pair{PurgeStatus::token_exhausted, std::string_view{"token_exhausted"}},
+};
+
 constexpr std::array kCodes = {
     std::pair{ErrorCode::invalid_argument, std::string_view{"invalid_argument"}},
     std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
@@ -98,6 +105,7 @@ std::string_view to_string(StaleReason reason) { return word_of(kReasons, reason
 std::optional<StaleReason> parse_stale_reason(std::string_view text) { return value_of(kReasons, text); }
 std::string_view to_string(CancelStatus status) { return word_of(kCancelStatuses, status); }
 std::string_view to_string(RequeueStatus status) { return word_of(kRequeueStatuses, status); }
+std::string_view to_string(PurgeStatus status) { return word_of(kPurgeStatuses, status); }
 std::string_view to_string(ErrorCode code) { return word_of(kCodes, code); }
 
 std::string Error::describe() const { return hint.empty() ? message : message + " (" + hint + ")"; }

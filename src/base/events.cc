@@ -1,0 +1,86 @@
+#include "base/events.h"
+
+#include <algorithm>
+#include <array>
+
+namespace faultline {
+namespace {
+
+using enum Severity;
+
+constexpr std::string_view kRefusal = "verb reason current_token? current_worker? current_state?";
+
+constexpr std::array kEvents{
+    // A job's ordinary attempt.
+    EventInfo{"lease_acquired", debug, "job", "", "A worker has claimed a job."},
+    EventInfo{"execution_started", debug, "job", "", "A handler begins to run."},
+    EventInfo{"job_settled", debug, "job", "outcome error?", "An attempt's outcome is committed."},
+    // What else becomes of it.
+    EventInfo{"execution_failed", info, "job", "error", "A handler threw, or said that it failed."},
+    EventInfo{"job_buried", warning, "job", "outcome error?",
+              "A handler sent its job to the dead letters, and that is committed."},
+    EventInfo{"no_handler", warning, "job", "", "A job has come whose kind this worker does not know."},
+    EventInfo{"jobs_released", info, "process", "jobs why error?", "Jobs were given back before they began."},
+    EventInfo{"handler_abandoned", warning, "job", "",
+              "A handler still ran when its worker's time to drain was over."},
+    EventInfo{"handler_log", info, "job", "message",
+              "A handler's own words, with its own fields and severity."},
+    // A worker that came too late, or may soon.
+    EventInfo{"heartbeat_lost", warning, "job", "leases error",
+              "A heartbeat got no answer. The job is the one whose lease runs out first, of `leases`."},
+    EventInfo{"lease_lost", warning, "job", "reason current_token? current_worker? current_state?",
+              "A worker knows that a lease is gone: its handler is told to stop."},
+    EventInfo{"stale_write_blocked", warning, "job", kRefusal,
+              "The fence refused a write. A server tells of its workers' writes, with the late worker as "
+              "`worker`."},
+    EventInfo{"lease_expired", warning, "job", "lost_by next_state",
+              "The watchdog ended a lease that ran out; `lost_by` is who held it."},
+    EventInfo{"settlement_refused", error, "job", "error", "An outcome cannot be stored, and is given up."},
+    // What cannot be reached, and can again.
+    EventInfo{"database_lost", error, "process", "error keys?", "The database cannot be used. Told once."},
+    EventInfo{"database_back", info, "process", "", "The database can be used again."},
+    EventInfo{"server_lost", error, "process", "error", "A worker cannot reach its server. Told once."},
+    EventInfo{"server_back", info, "process", "", "A worker reaches its server again."},
+    // Processes.
+    EventInfo{"worker_started", info, "process", "slots queues", "A worker has begun to claim."},
+    EventInfo{"worker_draining", info, "process", "running",
+              "A worker stops claiming and lets its handlers finish."},
+    EventInfo{"worker_exit", info, "process", "settled stale released abandoned unsettled",
+              "A worker has ended."},
+    EventInfo{"server_started", info, "process", "http grpc auth tls", "A server listens."},
+    EventInfo{"server_draining", info, "process", "",
+              "A server is not ready any more, and finishes what it has."},
+    EventInfo{"server_exit", info, "process", "", "A server has ended."},
+    // A server's wires.
+    EventInfo{"http_error", error, "process", "method route status code",
+              "A request failed with a status of 500 or more."},
+    EventInfo{"event_reader_dropped", warning, "process", "route",
+              "A watcher of events was too slow, and was cut off."},
+    EventInfo{"grpc_error", error, "process", "library message left_out?",
+              "What gRPC or Protocol Buffers have to say, at most once a second; `left_out` were before it."},
+    EventInfo{"tls_reloaded", info, "process", "certificate", "A changed certificate is in use."},
+    EventInfo{"tls_reload_failed", warning, "process", "problem",
+              "A changed certificate cannot be used; the old one stays."},
+    // Traces.
+    EventInfo{"spans_dropped", warning, "process", "spans why",
+              "Spans could not be exported. Told at most once a minute."},
+};
+
+}  // namespace
+
+std::span<const EventInfo> all_events() { return kEvents; }
+
+const EventInfo* find_event(std::string_view name) {
+  const auto found = std::ranges::find(kEvents, name, &EventInfo::name);
+  return found == kEvents.end() ? nullptr : &*found;
+}
+
+std::vector<std::pair<std::string, std::string>> fields_of(const Stale& stale) {
+  std::vector<std::pair<std::string, std::string>> fields{{"reason", std::string{to_string(stale.reason)}}};
+  if (stale.current_token) fields.emplace_back("current_token", std::to_string(stale.current_token->value));
+  if (stale.current_worker) fields.emplace_back("current_worker", *stale.current_worker);
+  if (stale.current_state) fields.emplace_back("current_state", to_string(*stale.current_state));
+  return fields;
+}
+
+}  // namespace faultline

@@ -1,0 +1,85 @@
+#include "base/events.h"
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+namespace faultline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// The table of docs/reference/events.md.
+std::string reference_table() {
+  std::string text =
+      "| event | severity | about | its own fields | told when |\n| --- | --- | --- | --- | --- |\n";
+  for (const EventInfo& event : all_events()) {
+    std::string fields;
+    std::istringstream words{std::string{event.fields}};
+    for (std::string word; words >> word;) {
+      const bool optional = word.ends_with('?');
+      if (optional) word.pop_back();
+      fields += (fields.empty() ? "`" : ", `") + word + (optional ? "`?" : "`");
+    }
+    text += "| `" + std::string{event.name} + "` | " + std::string{to_string(event.severity)} + " | " +
+            std::string{event.about} + " | " + fields + " | " + std::string{event.when} + " |\n";
+  }
+  return text;
+}
+
+TEST(EventListTest, the_reference_is_as_the_list) {
+  EXPECT_THAT(read(FAULTLINE_SOURCE_DIR "/docs/reference/events.md"), HasSubstr(reference_table()))
+      << "put this table there:\n\n"
+      << reference_table();
+}
+
+TEST(EventListTest, has_every_name_once) {
+  std::set<std::string_view> names;
+  for (const EventInfo& event : all_events()) {
+    EXPECT_TRUE(names.insert(event.name).second) << event.name;
+    EXPECT_EQ(find_event(event.name), &event);
+    EXPECT_TRUE(event.about == "job" || event.about == "process") << event.name;
+    EXPECT_TRUE(event.when.ends_with('.')) << event.name;
+  }
+  EXPECT_EQ(find_event("nothing_of_this_name"), nullptr);
+}
+
+TEST(EventListTest, has_every_name_that_the_source_tells_and_no_other) {
+  // tell(severity, "name"), with a choice of two names perhaps; log({.name = "name"; Event event{.name =
+  // "name".
+  const std::string name = R"re("([a-z]+(?:_[a-z]+)+)")re";
+  const std::regex told{
+      R"re((?:tell\(\s*(?:[\w:]+,\s*)?(?:[\w.()>-]+ \? )?|(?:log_?\(|Event \w+)\{\.name = ))re" + name +
+      "(?: : " + name + ")?"};
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator{FAULTLINE_SOURCE_DIR "/src"}) {
+    const auto& path = entry.path();
+    // What watchers of the server see has its own list, and the program tells its own words to people.
+    if (path.extension() != ".cc" || path.filename() == "happenings.cc" ||
+        path.string().contains("/src/cli/"))
+      continue;
+    const std::string text = read(path);
+    for (std::sregex_iterator match{text.begin(), text.end(), told}, end; match != end; ++match) {
+      for (const std::size_t group : {1U, 2U}) {
+        if ((*match)[group].matched) found.insert((*match)[group].str());
+      }
+    }
+  }
+  std::set<std::string> listed;
+  for (const EventInfo& event : all_events()) listed.emplace(event.name);
+  EXPECT_EQ(found, listed);
+}
+
+}  // namespace
+}  // namespace faultline::testing

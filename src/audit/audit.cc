@@ -1,6 +1,140 @@
 #include "audit/audit.h"
 
+#include <algorithm>
+#include <array>
+
+#include "schema/migrator.h"
+#include "sql/statements.h"
+#include "store/backend.h"
+
 namespace faultline::audit {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kRollbackMax{5};
+
+/// An invariant, and the statement that finds the rows which break it: their number, and of the first ones a
+/// name and what is wrong.
+struct Invariant {
+  std::string_view name;
+  std::string_view promise;
+  const pg::Statement* statement;
+};
+
+constexpr std::array kInvariants{
+    Invariant{"no_job_is_lost", "A job is waiting, running or finished until its retention has passed.",
+              &sql::kAuditNoJobIsLost},
+    Invariant{"one_end_per_requeue", "A job finishes once, and once more for each requeue.",
+              &sql::kAuditOneEndPerRequeue},
+    Invariant{"live_is_not_finished", "A job that has finished does not wait or run.",
+              &sql::kAuditLiveIsNotFinished},
+    Invariant{"finished_is_final", "Nothing happens to a finished job except a requeue.",
+              &sql::kAuditFinishedIsFinal},
+    Invariant{"requeues_on_record", "Every requeue that a job counts is in the ledger.",
+              &sql::kAuditRequeuesOnRecord},
+    Invariant{"refused_stays_refused", "A lease that was refused by the fence commits nothing later.",
+              &sql::kAuditRefusedStaysRefused},
+    Invariant{"one_row_per_token", "A token ends one attempt or act, and no second one.",
+              &sql::kAuditOneRowPerToken},
+    Invariant{"ledger_has_no_gap", "Every token that was given out is in the ledger, or runs.",
+              &sql::kAuditLedgerHasNoGap},
+    Invariant{"token_follows_ledger", "A job's token is never behind its ledger's, nor ahead of it.",
+              &sql::kAuditTokenFollowsLedger},
+    Invariant{"state_follows_ledger", "A job that nobody runs is where its last attempt left it.",
+              &sql::kAuditStateFollowsLedger},
+    Invariant{"ledger_row_is_whole", "An attempt's end has its lease, and a job's end has the job.",
+              &sql::kAuditLedgerRowIsWhole},
+    Invariant{"leases_do_not_overlap", "Two attempts of a job do not hold their leases at the same time.",
+              &sql::kAuditLeasesDoNotOverlap},
+    Invariant{"running_has_a_lease", "A running job has a lease, and no other job has one.",
+              &sql::kAuditRunningHasALease},
+    Invariant{"lease_is_watched", "A watchdog will look at every running job when its lease ends.",
+              &sql::kAuditLeaseIsWatched},
+    Invariant{"lease_within_run_max", "No lease lasts longer than its job may run.",
+              &sql::kAuditLeaseWithinRunMax},
+    Invariant{"cancel_of_running", "Only a running job waits to be cancelled.", &sql::kAuditCancelOfRunning},
+    Invariant{"attempts_within_max", "No job is tried more often than it may be.",
+              &sql::kAuditAttemptsWithinMax},
+    Invariant{"running_within_cap", "A queue runs no more jobs than its cap allows.",
+              &sql::kAuditRunningWithinCap},
+    Invariant{"tallies_are_the_counts", "A queue's counters are the number of its jobs.",
+              &sql::kAuditTalliesAreTheCounts},
+    Invariant{"job_has_a_queue", "Every live job is in a queue that exists.", &sql::kAuditJobHasAQueue},
+    Invariant{"job_in_its_bucket", "A job is in the bucket that its id names.", &sql::kAuditJobInItsBucket},
+    Invariant{"effects_have_a_lease", "An effect was begun and recorded under a lease of its job.",
+              &sql::kAuditEffectsHaveALease},
+    Invariant{"keys_follow_jobs", "An idempotency key lives as long as its job, and expires after it.",
+              &sql::kAuditKeysFollowJobs},
+};
+
+milliseconds time_left(Deadline until) {
+  return std::max(milliseconds{1},
+                  std::chrono::floor<milliseconds>(until - std::chrono::steady_clock::now()));
+}
+
+/// One snapshot for all statements, read-only, and plans for walking over whole tables, whatever the session
+/// is set to. A script, because the isolation level must be set before anything else, also behind a pooler.
+std::string beginning(Deadline until) {
+  constexpr std::int64_t kTimeoutMax = 2'147'483'647;
+  return "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
+         "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on;"
+         "SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL jit = off;"
+         "SET LOCAL statement_timeout = " +
+         std::to_string(std::min(kTimeoutMax, time_left(until).count()));
+}
+
+Error translate(const pg::Error& error) {
+  Error result = store::translate(error);
+  if (error.code == pg::Errc::deadline_exceeded || error.code == pg::Errc::query_canceled) {
+    result.code = ErrorCode::timed_out;
+    result.hint = "nothing was found out: the tables are large, so give the audit more time";
+  } else if (error.code == pg::Errc::insufficient_privilege) {
+    result.hint = "an audit needs the role faultline_reader, or another one of Faultline's";
+  }
+  return result;
+}
+
+Error translate(const schema::MigrateError& error) {
+  return {.code = error.code == schema::MigrateError::Code::database ? ErrorCode::unavailable
+                                                                     : ErrorCode::wrong_schema,
+          .message = error.message,
+          .hint = error.hint};
+}
+
+/// Adds what breaks the invariant in one bucket.
+pg::Expected<void> look(pg::Connection& connection, const Invariant& invariant, std::int16_t bucket,
+                        std::size_t examples_max, Check& check, Deadline until) {
+  // The number of all stands in every row, so at least one is asked for.
+  pg::Params params;
+  params.add(bucket).add(static_cast<std::int64_t>(std::max<std::size_t>(1, examples_max)));
+  auto rows = connection.exec(*invariant.statement, params, until);
+  if (!rows) return std::unexpected(std::move(rows.error()));
+  if (rows->rows() > 0) check.violations += rows->get<std::int64_t>(0, 0);
+  for (int row = 0; row < rows->rows() && check.examples.size() < examples_max; ++row) {
+    check.examples.push_back(
+        {.row = rows->get<std::string>(row, 1), .detail = rows->get<std::string>(row, 2)});
+  }
+  return {};
+}
+
+pg::Expected<Report> check_all(pg::Connection& connection, std::size_t examples_max, Deadline until) {
+  auto meta = connection.exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), until);
+  if (!meta) return std::unexpected(std::move(meta.error()));
+  const auto buckets = meta->get<std::int16_t>(0, 0);
+  Report report{.at = meta->get<DatabaseTime>(0, 2), .checks = {}};
+  for (const Invariant& invariant : kInvariants) {
+    Check& check = report.checks.emplace_back(
+        Check{.name = std::string{invariant.name}, .promise = std::string{invariant.promise}});
+    for (std::int16_t bucket = 0; bucket < buckets; ++bucket) {
+      if (auto looked = look(connection, invariant, bucket, examples_max, check, until); !looked)
+        return std::unexpected(std::move(looked.error()));
+    }
+  }
+  return report;
+}
+
+}  // namespace
 
 std::int64_t Report::violations() const {
   std::int64_t all = 0;
@@ -8,8 +142,16 @@ std::int64_t Report::violations() const {
   return all;
 }
 
-Expected<Report> check(pg::Connection& /*connection*/, std::size_t /*examples_max*/, Deadline /*until*/) {
-  return Report{};
+Expected<Report> check(pg::Connection& connection, std::size_t examples_max, Deadline until) {
+  if (const auto current = schema::check(connection, until); !current)
+    return std::unexpected(translate(current.error()));
+  if (const auto begun = connection.exec_script(beginning(until), until); !begun)
+    return std::unexpected(translate(begun.error()));
+  auto report = check_all(connection, examples_max, until);
+  // Nothing was written: however it ends, there is nothing to keep.
+  connection.rollback(std::chrono::steady_clock::now() + kRollbackMax);
+  if (!report) return std::unexpected(translate(report.error()));
+  return std::move(*report);
 }
 
 }  // namespace faultline::audit

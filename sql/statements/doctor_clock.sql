@@ -1,0 +1,2 @@
+-- The clock that all leases are judged by.
+SELECT faultline.clock() AS now

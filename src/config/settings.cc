@@ -37,8 +37,10 @@ std::optional<Given> given(const Setting& setting, const Sources& sources, const
     return Given{.text = flag->second, .origin = setting.flag()};
   if (auto value = variable(sources, setting.environment()))
     return Given{.text = std::move(*value), .origin = setting.environment()};
-  if (auto url = variable(sources, "DATABASE_URL"); url && setting.name == "database")
-    return Given{.text = std::move(*url), .origin = "DATABASE_URL"};
+  if (!setting.other_variable.empty()) {
+    if (auto value = variable(sources, setting.other_variable))
+      return Given{.text = std::move(*value), .origin = setting.other_variable};
+  }
   if (const auto value = file.find(setting.name); value != file.end())
     return Given{.text = value->second.text, .origin = value->second.origin};
   return std::nullopt;
@@ -155,8 +157,10 @@ std::map<std::string, std::string> process_environment() {
     const std::string_view text{*entry};
     const auto sign = text.find('=');
     const std::string_view name = text.substr(0, sign);
-    if (sign != std::string_view::npos && (name.starts_with("FAULTLINE_") || name == "DATABASE_URL"))
-      found.emplace(name, text.substr(sign + 1));
+    const bool known = name.starts_with("FAULTLINE_") || std::ranges::any_of(table(), [&](const Row& row) {
+                         return row.setting.other_variable == name && !name.empty();
+                       });
+    if (sign != std::string_view::npos && known) found.emplace(name, text.substr(sign + 1));
   }
   return found;
 }

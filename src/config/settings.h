@@ -40,6 +40,8 @@ struct Settings {
 
   std::size_t database_connections = 4;
   bool watchdog = true;
+  std::chrono::milliseconds metrics_interval{5'000};
+  std::chrono::milliseconds audit_interval{300'000};  ///< 0 ("off"): never
   std::size_t waiting_max = 10'000;
   std::size_t streams_max = 10'000;
   std::size_t batch_max = 1'000;
@@ -59,18 +61,24 @@ struct Settings {
       0};  ///< between "not ready" and closing, for the load balancer to notice
   std::chrono::milliseconds drain_max{10'000};  ///< for calls under way
 
+  /// Where spans of jobs that are added go, by OTLP/HTTP; empty: nowhere. OTEL_EXPORTER_OTLP_ENDPOINT is one
+  /// more spelling of it.
+  std::string otlp_endpoint{};
+  double otlp_sample_ratio = 1.0;  ///< of jobs that come without a trace
+
   std::string log_format = "text";  ///< text or json
   std::string log_level = "info";   ///< debug info warning error
 };
 
 /// One row per setting: the one place that knows their names, for parsing, --help, docs and `config check`.
 struct Setting {
-  std::string name;                               ///< snake_case, as in the file
-  std::string value_name;                         ///< HOST:PORT, FILE, N, BYTES, DURATION, BOOL …
-  std::string default_value;                      ///< as it would be written
-  std::string help;                               ///< one sentence
-  bool secret = false;                            ///< it may hold a password, and is shown without it
-  [[nodiscard]] std::string flag() const;         ///< --http-body-max
+  std::string name;                        ///< snake_case, as in the file
+  std::string value_name;                  ///< HOST:PORT, FILE, N, BYTES, DURATION, BOOL …
+  std::string default_value;               ///< as it would be written
+  std::string help;                        ///< one sentence
+  bool secret = false;                     ///< it may hold a password, and is shown without it
+  std::string other_variable{};            ///< one more that names it, as other programs do; empty: none
+  [[nodiscard]] std::string flag() const;  ///< --http-body-max
   [[nodiscard]] std::string environment() const;  ///< FAULTLINE_HTTP_BODY_MAX
 };
 [[nodiscard]] const std::vector<Setting>& all_settings();
@@ -92,7 +100,8 @@ struct Loaded {
 
 struct Sources {
   std::map<std::string, std::string> flags{};  ///< by name (snake_case), as given
-  /// By variable name; only FAULTLINE_* and DATABASE_URL are looked at. One that is empty counts as not set.
+  /// By variable name; only FAULTLINE_* and the other variables of settings are looked at. One that is empty
+  /// counts as not set.
   std::map<std::string, std::string> environment{};
   std::optional<std::string> file{};  ///< --config; without it the one that FAULTLINE_CONFIG names, else none
 };

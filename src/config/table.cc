@@ -67,6 +67,26 @@ Row duration(std::string name, milliseconds Settings::* member, milliseconds lea
                 "write a whole number with ms, s, m, h or d such as 10s", parse_duration, write_duration);
 }
 
+/// A duration, or none: 0 is the same as off.
+Row duration_or_off(std::string name, milliseconds Settings::* member, milliseconds least, milliseconds most,
+                    std::string help) {
+  auto made = duration(std::move(name), member, least, most, std::move(help));
+  made.read = [=, read = std::move(made.read)](Settings& settings,
+                                               std::string_view text) -> std::optional<Error> {
+    if (text == "off" || parse_duration(text) == 0ms) {
+      settings.*member = 0ms;
+      return std::nullopt;
+    }
+    auto problem = read(settings, text);
+    if (problem) problem->hint += "; or off";
+    return problem;
+  };
+  made.write = [=, write = std::move(made.write)](const Settings& settings) {
+    return settings.*member == 0ms ? std::string{"off"} : write(settings);
+  };
+  return made;
+}
+
 Row boolean(std::string name, bool Settings::* member, std::string help) {
   auto made = row(std::move(name), "BOOL", std::move(help));
   made.bare = true;
@@ -176,7 +196,31 @@ Row database_row() {
   auto made = text("database", "URL", &Settings::database, check_database,
                    "PostgreSQL URL, also DATABASE_URL; empty: a private PostgreSQL.");
   made.setting.secret = true;
+  made.setting.other_variable = "DATABASE_URL";
   made.write = [](const Settings& settings) { return without_passwords(settings.database); };
+  return made;
+}
+
+/// The whole of it is judged when the server starts.
+std::optional<Error> check_otlp_endpoint(std::string_view value) {
+  if (value.empty() || (value.starts_with("http://") && !value.contains('\0'))) return std::nullopt;
+  return wrong(quoted(value) + " is not an http:// URL",
+               "write it as http://127.0.0.1:4318; a collector beside this process passes spans on with TLS");
+}
+
+Row otlp_endpoint_row() {
+  auto made =
+      text("otlp_endpoint", "URL", &Settings::otlp_endpoint, check_otlp_endpoint,
+           "Where spans of added jobs are sent by OTLP/HTTP, also OTEL_EXPORTER_OTLP_ENDPOINT; empty: "
+           "nowhere.");
+  made.setting.other_variable = "OTEL_EXPORTER_OTLP_ENDPOINT";
+  return made;
+}
+
+Row ratio(std::string name, double Settings::* member, std::string help) {
+  auto made = ranged(row(std::move(name), "RATIO", std::move(help)), member, 0.0, 1.0, "a ratio",
+                     "write a number such as 0.1", parse_ratio, write_ratio);
+  made.bare = true;
   return made;
 }
 
@@ -198,6 +242,10 @@ std::vector<Row> make_table() {
            "PEM file with an authority; gRPC clients must have a certificate of it (mTLS)."),
       count("database_connections", &S::database_connections, 1, 1'000, "Connections to the database."),
       boolean("watchdog", &S::watchdog, "Whether this server also ends leases that ran out."),
+      duration("metrics_interval", &S::metrics_interval, 100ms, 1h,
+               "Between two looks at the depth of queues and the database's health, for the metrics."),
+      duration_or_off("audit_interval", &S::audit_interval, 1s, 24h * 7,
+                      "Between two checks that the promises hold in the database, or off."),
       count("waiting_max", &S::waiting_max, 1, 1'000'000,
             "Jobs, leases and calls that may wait for the database; more are refused."),
       count("streams_max", &S::streams_max, 1, 1'000'000, "Workers' streams at once; more are refused."),
@@ -218,6 +266,9 @@ std::vector<Row> make_table() {
       duration("drain_delay", &S::drain_delay, 0ms, 1h,
                "Between \"not ready\" and closing, for the load balancer to notice."),
       duration("drain_max", &S::drain_max, 0ms, 24h, "For calls under way when the server stops."),
+      otlp_endpoint_row(),
+      ratio("otlp_sample_ratio", &S::otlp_sample_ratio,
+            "Which part of the jobs that come without a trace begins one."),
       choice("log_format", &S::log_format, {"text", "json"}, "How log lines are written."),
       choice("log_level", &S::log_level, {"debug", "info", "warning", "error"}, "From which severity on."),
   };

@@ -31,12 +31,13 @@ std::string place(const std::string& file_name, const toml::source_region& sourc
 std::optional<std::string> text_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) return write_ratio(number->get());
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   return std::nullopt;
 }
 
 Error not_a_scalar(const std::string& name, const std::string& where, const toml::node& node) {
-  const std::string hint = "write a string, a whole number, true or false";
+  const std::string hint = "write a string, a number, true or false";
   if (!node.is_table() || find_row(name) != nullptr)
     return wrong(name + " (" + where + "): this is not a value that a setting can have", hint);
   return wrong(where + ": " + quoted(name) + " is a table, and settings stand at the top level",

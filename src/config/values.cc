@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -139,6 +140,20 @@ std::string quoted(std::string_view value) {
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; }, ' ');
   return "\"" + text + "\"";
+}
+
+std::optional<double> parse_ratio(std::string_view text) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::string write_ratio(double ratio) {
+  std::array<char, 64> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), ratio);
+  return {text.data(), error == std::errc{} ? end : text.data()};
 }
 
 }  // namespace faultline::config

@@ -1,5 +1,8 @@
 #include "server/server.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -8,17 +11,20 @@
 
 #include "http/http_server.h"
 #include "keys/keys.h"
+#include "metrics/metrics.h"
 #include "rpc/rpc_server.h"
+#include "server/collector.h"
 #include "server/late_watchdog.h"
-#include "server/metrics.h"
 #include "service/service.h"
+#include "trace/exporter.h"
 
 namespace faultline::server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-service::Options service_options(const config::Settings& settings, const EventSink& log) {
+service::Options service_options(const config::Settings& settings, const EventSink& log,
+                                 std::shared_ptr<metrics::Metrics> metrics) {
   return {.database = settings.database,
           .connections = settings.database_connections,
           .waiting_max = settings.waiting_max,
@@ -26,7 +32,8 @@ service::Options service_options(const config::Settings& settings, const EventSi
           .payload_bytes_max = settings.payload_max,
           .json_depth_max = settings.json_depth_max,
           .batch_max = settings.batch_max,
-          .log = log};
+          .log = log,
+          .metrics = std::move(metrics)};
 }
 
 http::Options http_options(const config::Settings& settings, const EventSink& log) {
@@ -57,6 +64,15 @@ rpc::Options rpc_options(const config::Settings& settings, const EventSink& log)
           .log = log};
 }
 
+/// For the last spans, when all else is over.
+constexpr std::chrono::milliseconds kSpansMax{2'000};
+
+std::string instance_name() {
+  std::array<char, 256> host{};
+  const bool known = ::gethostname(host.data(), host.size() - 1) == 0;
+  return (known ? std::string{host.data()} : "server") + ":" + std::to_string(::getpid());
+}
+
 class RunningServer final : public Server {
  public:
   RunningServer(const config::Settings& settings, EventSink log)
@@ -67,9 +83,11 @@ class RunningServer final : public Server {
   }
 
   Expected<void> begin();
+  Expected<void> start_exporter();
 
   [[nodiscard]] std::uint16_t http_port() const override { return http_ ? http_->port() : std::uint16_t{0}; }
   [[nodiscard]] std::uint16_t grpc_port() const override { return rpc_ ? rpc_->port() : std::uint16_t{0}; }
+  [[nodiscard]] bool ready() const override { return service_->ready(); }
   void drain() override {
     std::call_once(drained_, [this] { drain_once(); });
   }
@@ -84,9 +102,13 @@ class RunningServer final : public Server {
 
   const config::Settings settings_;
   const EventSink log_;
+  const std::shared_ptr<metrics::Metrics> metrics_ = std::make_shared<metrics::Metrics>();
   std::unique_ptr<service::Authenticator> authenticator_;
+  std::unique_ptr<trace::Exporter>
+      exporter_;  ///< of spans, if there is an endpoint; the service refers to it
   std::unique_ptr<service::Service> service_;
   std::optional<LateWatchdog> watchdog_;
+  std::optional<Collector> collector_;
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<rpc::RpcServer> rpc_;
   std::atomic<const http::HttpServer*> http_for_metrics_{nullptr};  ///< http_, for its own threads
@@ -97,14 +119,36 @@ class RunningServer final : public Server {
   bool hurried_ = false;  // guarded by mutex_
 };
 
+Expected<void> RunningServer::start_exporter() {
+  if (settings_.otlp_endpoint.empty()) return {};
+  auto exporter =
+      trace::Exporter::start({.endpoint = settings_.otlp_endpoint,
+                              .resource = {.service_name = "faultline-server", .instance = instance_name()},
+                              .sample_ratio = settings_.otlp_sample_ratio,
+                              .log = log_});
+  if (!exporter) return std::unexpected(std::move(exporter.error()));
+  exporter_ = std::move(*exporter);
+  return {};
+}
+
 Expected<void> RunningServer::begin() {
+  if (auto started = start_exporter(); !started) return started;
   if (settings_.auth == config::Auth::keys)
     authenticator_ = keys::Keyring::start({.database = settings_.database, .log = log_});
   else
     authenticator_ = std::make_unique<service::Everybody>();
-  service_ = service::Service::start(service_options(settings_, log_));
+  service::Options of_service = service_options(settings_, log_, metrics_);
+  of_service.exporter = exporter_.get();
+  service_ = service::Service::start(std::move(of_service));
   if (settings_.watchdog)
-    watchdog_.emplace(WatchdogOptions{.database = settings_.database, .log = log_, .name = "server"});
+    watchdog_.emplace(WatchdogOptions{.database = settings_.database,
+                                      .log = log_,
+                                      .name = "server",
+                                      .on_sweep = metrics::counting(metrics_)});
+  collector_.emplace(Collector::Options{.database = settings_.database,
+                                        .look_every = settings_.metrics_interval,
+                                        .audit_every = settings_.audit_interval,
+                                        .metrics = metrics_});
   // HTTP comes last: it shows the metrics of all.
   if (settings_.grpc) {
     auto rpc = rpc::RpcServer::start(rpc_options(settings_, log_), *service_, *authenticator_);
@@ -161,40 +205,40 @@ void RunningServer::drain_once() {
   http_.reset();
   rpc_.reset();
   watchdog_.reset();
+  collector_.reset();
+  if (exporter_) exporter_->finish(Clock::now() + kSpansMax);
   tell("server_exit", {});
 }
 
 std::string RunningServer::metrics() const {
-  MetricsText text;
+  using metrics::Id;
+  std::vector<metrics::Reading> readings;
+  const auto add = [&](Id id, std::uint64_t value) {
+    readings.push_back({.id = id, .value = static_cast<double>(value)});
+  };
   const service::Service::Counters counters = service_->counters();
-  text.counter("faultline_server_enqueued_total", "Jobs added through this server.", counters.enqueued);
-  text.counter("faultline_server_claimed_total", "Leases given out by this server.", counters.claimed);
-  text.counter("faultline_server_settled_total", "Outcomes committed through this server.", counters.settled);
-  text.counter("faultline_server_stale_writes_blocked_total",
-               "Writes of this server's workers that the fence refused.", counters.stale);
-  text.counter("faultline_server_heartbeats_total", "Leases renewed through this server.",
-               counters.heartbeats);
-  text.counter("faultline_server_overload_refusals_total", "Calls refused because too many waited.",
-               counters.refused_overload);
-  text.gauge("faultline_server_consumers", "Streams and long polls that wait for jobs.", counters.consumers);
-  text.gauge("faultline_server_waiting", "Items that wait for the database.", counters.waiting);
-  text.gauge("faultline_server_ready", "1 when the database can be used and the server does not drain.",
-             service_->ready() ? 1 : 0);
+  add(Id::server_enqueued, counters.enqueued);
+  add(Id::server_claimed, counters.claimed);
+  add(Id::server_settled, counters.settled);
+  add(Id::server_stale_writes_blocked, counters.stale);
+  add(Id::server_heartbeats, counters.heartbeats);
+  add(Id::server_overload_refusals, counters.refused_overload);
+  add(Id::server_consumers, counters.consumers);
+  add(Id::server_waiting, counters.waiting);
+  add(Id::server_ready, service_->ready() ? 1 : 0);
   if (const http::HttpServer* server = http_for_metrics_) {
     const http::HttpServer::Counters http = server->counters();
-    text.counter("faultline_http_requests_total", "HTTP requests answered.", http.requests);
-    text.counter("faultline_http_refused_connections_total", "Connections over the limit.",
-                 http.refused_connections);
-    text.counter("faultline_http_timeouts_total", "Connections closed because the client was too slow.",
-                 http.timeouts);
-    text.gauge("faultline_http_connections", "Open HTTP connections.", http.connections);
+    add(Id::http_requests, http.requests);
+    add(Id::http_refused_connections, http.refused_connections);
+    add(Id::http_timeouts, http.timeouts);
+    add(Id::http_connections, http.connections);
   }
   if (rpc_) {
     const rpc::RpcServer::Counters rpc = rpc_->counters();
-    text.counter("faultline_grpc_calls_total", "gRPC calls answered.", rpc.calls);
-    text.gauge("faultline_grpc_streams", "Open StreamJobs streams.", rpc.streams);
+    add(Id::grpc_calls, rpc.calls);
+    add(Id::grpc_streams, rpc.streams);
   }
-  return text.text();
+  return metrics_->text(readings);
 }
 
 void RunningServer::tell(std::string_view name,

@@ -21,6 +21,8 @@ class Server {
 
   [[nodiscard]] virtual std::uint16_t http_port() const = 0;  ///< 0: none
   [[nodiscard]] virtual std::uint16_t grpc_port() const = 0;
+  /// The database can be used, and the server does not drain.
+  [[nodiscard]] virtual bool ready() const = 0;
   /// Not ready at once; then, after `drain_delay`, takes no more calls, answers those under way until
   /// `drain_max`, and stops.
   virtual void drain() = 0;

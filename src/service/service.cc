@@ -5,18 +5,21 @@
 #include <span>
 #include <utility>
 
+#include "base/events.h"
 #include "service/budget.h"
 #include "service/bulk.h"
 #include "service/coalescer.h"
 #include "service/cursor.h"
 #include "service/dispatcher.h"
 #include "service/happenings.h"
+#include "service/lease_book.h"
 #include "service/operations.h"
 #include "service/store_holder.h"
 #include "service/tasks.h"
 #include "store/announce.h"
 #include "store/listener.h"
 #include "store/validate.h"
+#include "trace/submission.h"
 
 namespace faultline::service {
 namespace {
@@ -28,6 +31,7 @@ constexpr std::size_t kSubmitters = 2;
 constexpr std::size_t kSettlers = 2;
 constexpr std::size_t kOthers = 2;
 constexpr milliseconds kOverloadedRetryAfter{1'000};
+constexpr std::size_t kLeasesRemembered = 100'000;
 
 /// The groups of settlements.
 constexpr std::int64_t kFirstTime = 0;
@@ -147,13 +151,25 @@ class ServiceImpl : public Service {
   [[nodiscard]] Answer<std::vector<Verdict>> run_progress(std::span<const ProgressReport> reports);
   [[nodiscard]] Answer<std::vector<ClaimedJob>> run_claim(const ClaimRequest& request);
   void release(std::vector<Lease> leases);
-  void count_refused(std::span<const Verdict> verdicts);
+  void count_refused(std::string_view verb, std::span<const Verdict> verdicts);
+  void count_refused(std::span<const Effect> effects);
+  void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts, bool resent);
+  void count_beats(std::span<const Lease> leases, std::span<const Beat> beats, std::string_view verb);
+  /// Of leases that were given out elsewhere.
+  [[nodiscard]] metrics::Series& unknown_series() {
+    return metrics_->series(metrics::Metrics::kUnknown, metrics::Metrics::kUnknown);
+  }
+  /// Somebody's writes were refused.
+  void refused(std::size_t writes);
+  void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
 
   template <class Status, class Act>
   void change(const Principal& who, Operation operation, Selection jobs, std::vector<JobState> states,
               Done<Changed<Status>> done, Act act);
 
   const Options options_;
+  const std::shared_ptr<metrics::Metrics> metrics_;
+  LeaseBook leases_{kLeasesRemembered};
   Budget budget_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
@@ -172,6 +188,7 @@ class ServiceImpl : public Service {
 
 ServiceImpl::ServiceImpl(Options options)
     : options_(std::move(options)),
+      metrics_(options_.metrics ? options_.metrics : std::make_shared<metrics::Metrics>()),
       budget_(options_.waiting_max),
       store_({.store = store_options(options_), .log = options_.log}),
       happenings_(store_),
@@ -314,6 +331,13 @@ void ServiceImpl::ask_store(std::size_t items, std::size_t bytes, Done<T> done, 
 void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
                           Done<std::vector<Submission>> done) {
   if (auto problem = check_new_jobs(who, jobs)) return done(std::unexpected(std::move(*problem)));
+  if (options_.exporter != nullptr) {
+    done = [spans = trace::Enqueueing{*options_.exporter, jobs},
+            done = std::move(done)](Answer<std::vector<Submission>> submissions) mutable {
+      if (submissions) spans.added(*submissions);
+      done(std::move(submissions));
+    };
+  }
   Submitting::Call call{.items = std::move(jobs), .done = std::move(done)};
   std::string_view known;
   for (const NewJob& job : call.items) {
@@ -340,6 +364,7 @@ Answer<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const New
     if (!store_.knows_queue(job.queue)) store_.remember_queue(job.queue);
     if (store::due_at_once(job)) dispatcher_.wake(job.queue);
   }
+  metrics_->enqueued(jobs, *submissions);
   happenings_.enqueued(jobs, *submissions);
   return std::move(*submissions);
 }
@@ -369,6 +394,8 @@ Answer<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest& reque
   auto jobs = answer((*store)->claim(request));
   if (jobs) {
     claimed_ += jobs->size();
+    metrics_->claimed(*jobs);
+    leases_.enter(*metrics_, *jobs);
     happenings_.claimed(*jobs);
   }
   return jobs;
@@ -404,16 +431,91 @@ Answer<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> lea
   auto beats = answer((*store)->heartbeat(leases, extend));
   if (!beats) return beats;
   heartbeats_ += beats->size();
-  const auto lost = std::ranges::count(*beats, Beat::Status::lost, &Beat::status);
-  stale_ += static_cast<std::uint64_t>(lost);
-  if (lost > 0) happenings_.refused();
+  count_beats(leases, *beats, extend ? "extend" : "heartbeat");
   return beats;
 }
 
-void ServiceImpl::count_refused(std::span<const Verdict> verdicts) {
-  const auto refused = std::ranges::count(verdicts, Verdict::Status::stale, &Verdict::status);
-  stale_ += static_cast<std::uint64_t>(refused);
-  if (refused > 0) happenings_.refused();
+void ServiceImpl::refused(std::size_t writes) {
+  if (writes == 0) return;
+  stale_ += writes;
+  happenings_.refused();
+}
+
+void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const {
+  Event event{.name = "stale_write_blocked",
+              .severity = Severity::warning,
+              .at = std::chrono::system_clock::now(),
+              .worker = lease.worker,
+              .job = lease.job,
+              .token = lease.token,
+              .fields = fields_of(stale)};
+  event.fields.insert(event.fields.begin(), {"verb", std::string{verb}});
+  options_.log(event);
+}
+
+void ServiceImpl::count_beats(std::span<const Lease> leases, std::span<const Beat> beats,
+                              std::string_view verb) {
+  std::size_t lost = 0;
+  for (std::size_t i = 0; i < beats.size(); ++i) {
+    if (beats[i].status == Beat::Status::lost) {
+      metrics_->stale(verb, beats[i].stale.reason);
+      tell_refused(leases[i], verb, beats[i].stale);
+      ++lost;
+    } else if (beats[i].status == Beat::Status::renewed) {
+      const auto known = leases_.find(leases[i]);
+      metrics_->renewed(known ? *known->series : unknown_series());
+    }
+  }
+  refused(lost);
+}
+
+void ServiceImpl::count_refused(std::string_view verb, std::span<const Verdict> verdicts) {
+  std::size_t stale = 0;
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.status != Verdict::Status::stale) continue;
+    metrics_->stale(verb, verdict.stale.reason);
+    ++stale;
+  }
+  refused(stale);
+}
+
+void ServiceImpl::count_refused(std::span<const Effect> effects) {
+  std::size_t stale = 0;
+  for (const Effect& effect : effects) {
+    if (effect.status != Effect::Status::stale) continue;
+    metrics_->stale("effect", effect.stale.reason);
+    ++stale;
+  }
+  refused(stale);
+}
+
+void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
+                                bool resent) {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<metrics::Settled> settled;
+  settled.reserve(settlements.size());
+  std::size_t stale = 0;
+  for (std::size_t i = 0; i < settlements.size(); ++i) {
+    const auto& [lease, outcome] = settlements[i];
+    if (verdicts[i].status == Verdict::Status::stale) {
+      metrics_->stale(outcome.kind, verdicts[i].stale.reason);
+      tell_refused(lease, to_string(outcome.kind), verdicts[i].stale);
+      ++stale;
+    }
+    if (!verdicts[i].committed()) continue;
+    const auto known = leases_.strike(lease);
+    if (known)
+      settled.push_back({.series = known->series,
+                         .outcome = outcome.kind,
+                         .attempts_left = known->attempts_left,
+                         .held = now - known->since});
+    else if (!resent)  // else it was most likely counted when it came first
+      settled.push_back({.series = &unknown_series(), .outcome = outcome.kind});
+  }
+  settled_ +=
+      static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::Status::committed, &Verdict::status));
+  metrics_->settled(settled);
+  refused(stale);
 }
 
 void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
@@ -441,9 +543,7 @@ Answer<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settle
   if (!store) return std::unexpected(std::move(store.error()));
   auto verdicts = answer((*store)->settle(settlements, group == kResent));
   if (!verdicts) return verdicts;
-  settled_ +=
-      static_cast<std::uint64_t>(std::ranges::count(*verdicts, Verdict::Status::committed, &Verdict::status));
-  count_refused(*verdicts);
+  count_settled(settlements, *verdicts, group == kResent);
   happenings_.settled(settlements, *verdicts);
   return verdicts;
 }
@@ -465,7 +565,7 @@ Answer<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const ProgressR
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
   auto verdicts = answer((*store)->progress(reports));
-  if (verdicts) count_refused(*verdicts);
+  if (verdicts) count_refused("progress", *verdicts);
   return verdicts;
 }
 
@@ -476,7 +576,7 @@ void ServiceImpl::check(const Principal& who, std::vector<Lease> leases, Done<st
   ask_store<std::vector<Verdict>>(items, 0, std::move(done),
                                   [this, leases = std::move(leases)](Store& store) {
                                     auto verdicts = answer(store.check(leases));
-                                    if (verdicts) count_refused(*verdicts);
+                                    if (verdicts) count_refused("check", *verdicts);
                                     return verdicts;
                                   });
 }
@@ -497,8 +597,10 @@ void ServiceImpl::begin_effects(const Principal& who, std::vector<EffectKey> key
   if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
   const std::size_t items = keys.size();
-  ask_store<std::vector<Effect>>(items, 0, std::move(done), [keys = std::move(keys)](Store& store) {
-    return answer(store.begin_effects(keys));
+  ask_store<std::vector<Effect>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
+    auto effects = answer(store.begin_effects(keys));
+    if (effects) count_refused(*effects);
+    return effects;
   });
 }
 
@@ -509,9 +611,12 @@ void ServiceImpl::record_effects(const Principal& who, std::vector<EffectResult>
   const std::size_t items = results.size();
   std::size_t bytes = 0;
   for (const EffectResult& result : results) bytes += result.result.size();
-  ask_store<std::vector<Effect>>(items, bytes, std::move(done), [results = std::move(results)](Store& store) {
-    return answer(store.record_effects(results));
-  });
+  ask_store<std::vector<Effect>>(items, bytes, std::move(done),
+                                 [this, results = std::move(results)](Store& store) {
+                                   auto effects = answer(store.record_effects(results));
+                                   if (effects) count_refused(*effects);
+                                   return effects;
+                                 });
 }
 
 void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> keys,
@@ -519,8 +624,10 @@ void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> ke
   if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
   const std::size_t items = keys.size();
-  ask_store<std::vector<Verdict>>(items, 0, std::move(done), [keys = std::move(keys)](Store& store) {
-    return answer(store.forget_effects(keys));
+  ask_store<std::vector<Verdict>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
+    auto verdicts = answer(store.forget_effects(keys));
+    if (verdicts) count_refused("effect", *verdicts);
+    return verdicts;
   });
 }
 

@@ -12,8 +12,13 @@
 
 #include "faultline/event.h"
 #include "faultline/store.h"
+#include "metrics/metrics.h"
 #include "service/access.h"
 #include "service/problem.h"
+
+namespace faultline::trace {
+class Exporter;
+}
 
 namespace faultline::service {
 
@@ -31,6 +36,8 @@ struct Options {
       500};            ///< the longest wait between two looks at a queue that somebody waits for
   bool listen = true;  ///< wake on announcements, besides polling
   EventSink log{};     ///< required
+  trace::Exporter* exporter = nullptr;          ///< of spans; it outlives the service. Null: there are none
+  std::shared_ptr<metrics::Metrics> metrics{};  ///< where it counts; none: nobody looks
 };
 
 /// Jobs for a consumer. Returns false if it is gone: then they are released at once, and not counted.

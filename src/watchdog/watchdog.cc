@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "base/traceparent.h"
 #include "faultline/store.h"
 
 namespace faultline {
@@ -59,16 +60,28 @@ class Watchdog::Impl {
   bool sweep() {
     auto swept = store_.expire_leases();
     reached(swept ? nullptr : &swept.error());
+    if (options_.on_sweep) report(swept);
     if (!swept) return false;
     for (const ExpiredLease& lease : swept->expired) {
-      tell(Severity::warning, "lease_expired",
-           {.job = lease.job,
-            .token = lease.token,
-            .queue = lease.queue,
-            .attempt = lease.attempt,
-            .fields = {{"lost_by", lease.worker}, {"next_state", std::string{to_string(lease.next_state)}}}});
+      Event event{
+          .job = lease.job,
+          .token = lease.token,
+          .queue = lease.queue,
+          .attempt = lease.attempt,
+          .fields = {{"lost_by", lease.worker}, {"next_state", std::string{to_string(lease.next_state)}}}};
+      if (lease.traceparent) event.fields.emplace_back("trace_id", trace_id_of(lease.traceparent));
+      tell(Severity::warning, "lease_expired", std::move(event));
     }
     return swept->more;
+  }
+
+  void report(const Expected<SweepReport>& swept) {
+    if (!swept) return options_.on_sweep({.error = &swept.error()});
+    Sweep sweep{.expired = swept->expired};
+    if (!sweep.expired.empty()) {
+      if (const auto now = store_.now()) sweep.ended_at = *now;
+    }
+    options_.on_sweep(sweep);
   }
 
   void tidy() {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -12,6 +13,7 @@
 
 #include "faultline/handler.h"
 #include "faultline/job.h"
+#include "trace/execution.h"
 
 namespace faultline::worker {
 
@@ -98,6 +100,14 @@ class Attempt {
   [[nodiscard]] StopReason stop_reason() const { return reason_.load(); }
   [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
 
+  // Its span, if it is exported. Set by the slot that begins it.
+
+  void trace(std::unique_ptr<trace::Execution> execution) {
+    execution_ = std::move(execution);
+    traced_.store(execution_.get());
+  }
+  [[nodiscard]] trace::Execution* execution() const { return traced_.load(); }
+
   // A heartbeat, say, that meets the job's own settlement on the way would be refused, and leave evidence of
   // a stale write that was none. So a fenced call enters first, and a settlement is sent when nobody is in.
 
@@ -136,6 +146,8 @@ class Attempt {
   std::atomic<Clock::rep> deadline_{0};
   std::atomic<int> guests_{0};
   std::stop_source stop_;
+  std::unique_ptr<trace::Execution> execution_;
+  std::atomic<trace::Execution*> traced_{nullptr};  ///< execution_, for other threads
   mutable std::mutex mutex_;
   std::string cancel_reason_;  // guarded by mutex_
 };

@@ -353,7 +353,8 @@ bool Board::rest() {
   // Full jitter: a fleet that lost its database together does not come back together.
   std::uniform_int_distribution<std::int64_t> spread{kRestMin.count(), rest_.count()};
   rest_until_ = now + std::chrono::milliseconds{spread(jitter_)};
-  // Whoever failed may be the listener, which does not come back by itself: a pump does, when the rest is over.
+  // Whoever failed may be the listener, which does not come back by itself: a pump does, when the rest is
+  // over.
   wake_pump_if_due();
   return is_new;
 }

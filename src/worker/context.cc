@@ -34,6 +34,12 @@ EffectUnknown::EffectUnknown(std::string key, UnknownEffect effect)
 // What the handler calls.
 
 const ClaimedJob& Context::job() const { return impl_.attempt().job; }
+const std::string& Context::traceparent() const {
+  static const std::string none;
+  const worker::Attempt& attempt = impl_.attempt();
+  if (const trace::Execution* execution = attempt.execution()) return execution->traceparent();
+  return attempt.job.traceparent ? *attempt.job.traceparent : none;
+}
 Clock::time_point Context::deadline() const { return impl_.attempt().deadline(); }
 std::stop_token Context::stop_token() const { return impl_.attempt().stop_token(); }
 StopReason Context::stop_reason() const { return impl_.attempt().stop_reason(); }
@@ -79,15 +85,17 @@ LeaseLost too_late() { return LeaseLost{{.reason = StaleReason::already_settled}
 }  // namespace
 
 void Context::Impl::refused(std::string_view verb, const Stale& stale) {
-  worker::Log::Fields fields = worker::fields_of(stale);
+  worker::Log::Fields fields = fields_of(stale);
   fields.insert(fields.begin(), {"verb", std::string{verb}});
   log_.tell(Severity::warning, "stale_write_blocked", attempt_.job, std::move(fields));
+  if (trace::Execution* execution = attempt_.execution()) execution->refused(verb, stale);
   board_.count_stale(1);
+  meter_.stale(verb, stale);
   if (stale.reason == StaleReason::cancelled) {
     attempt_.cancel("");
     throw Stopped{StopReason::cancelled};
   }
-  attempt_.stop(StopReason::lease_lost);
+  if (attempt_.stop(StopReason::lease_lost)) meter_.lost(attempt_);
   throw LeaseLost{stale};
 }
 
@@ -160,7 +168,9 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
          .hint = "if it was committed the job is over, else it is tried again when the lease has run out"});
   }
   if (verdict->status == Verdict::Status::stale) refused("commit", verdict->stale);
+  if (trace::Execution* execution = attempt_.execution()) execution->end(outcome);
   board_.count_settled();
+  worker::Meter::Settlements{meter_}.add(attempt_, outcome.kind);
   log_.tell(Severity::debug, "job_settled", attempt_.job,
             {{"outcome", std::string{to_string(outcome.kind)}}});
 }

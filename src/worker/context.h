@@ -6,6 +6,7 @@
 #include "link/link.h"
 #include "worker/attempt.h"
 #include "worker/log.h"
+#include "worker/meter.h"
 #include "worker/reports.h"
 
 namespace faultline {
@@ -14,8 +15,8 @@ namespace faultline {
 class Context::Impl {
  public:
   Impl(worker::Attempt& attempt, link::Link& link, worker::Board& board, worker::Reports& reports,
-       const worker::Log& log)
-      : attempt_(attempt), link_(link), board_(board), reports_(reports), log_(log) {}
+       const worker::Log& log, const worker::Meter& meter)
+      : attempt_(attempt), link_(link), board_(board), reports_(reports), log_(log), meter_(meter) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
@@ -48,6 +49,7 @@ class Context::Impl {
   worker::Board& board_;
   worker::Reports& reports_;
   const worker::Log& log_;
+  const worker::Meter& meter_;
   std::atomic<bool> reported_{false};
   bool answering_ = false;
   bool committed_ = false;

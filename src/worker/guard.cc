@@ -51,6 +51,7 @@ void Guard::out_of_time(Attempt& attempt, Clock::time_point now) {
   const bool run_time_is_over = attempt.run_limit() && *attempt.run_limit() <= now;
   if (!attempt.is_running() && !attempt.is_waiting()) return;
   if (attempt.stop(run_time_is_over ? StopReason::run_max : StopReason::lease_lost)) {
+    meter_.lost(attempt);
     log_.tell(Severity::warning, "lease_lost", attempt.job,
               {{"reason", run_time_is_over ? "run_max" : "not_renewed_in_time"}});
   }

@@ -3,6 +3,7 @@
 #include "worker/alarm.h"
 #include "worker/board.h"
 #include "worker/log.h"
+#include "worker/meter.h"
 
 namespace faultline::worker {
 
@@ -11,7 +12,7 @@ namespace faultline::worker {
 /// claimed ahead and wait for a slot longer than anybody expected.
 class Guard {
  public:
-  Guard(Board& board, const Log& log) : board_(board), log_(log) {}
+  Guard(Board& board, const Log& log, const Meter& meter) : board_(board), log_(log), meter_(meter) {}
 
   void run();
   void stop() { alarm_.shut_off(); }
@@ -24,6 +25,7 @@ class Guard {
 
   Board& board_;
   const Log& log_;
+  const Meter& meter_;
   Alarm alarm_;
 };
 

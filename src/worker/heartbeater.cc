@@ -1,5 +1,7 @@
 #include "worker/heartbeater.h"
 
+#include <algorithm>
+
 namespace faultline::worker {
 namespace {
 
@@ -82,21 +84,29 @@ void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
     attempt.leave();
     if (!beats) continue;
     const Beat& beat = (*beats)[i];
-    if (beat.status == Beat::Status::lost)
+    if (beat.status == Beat::Status::lost) {
+      meter_.stale("heartbeat", beat.stale);
       lost(attempt, beat.stale);
-    else if (beat.status == Beat::Status::cancel_requested)
+    } else if (beat.status == Beat::Status::cancel_requested) {
       cancelled(attempt, beat);
-    else
+    } else {
       attempt.renew(sent_at, attempt.job.lease_ttl);
+      meter_.renewed(attempt);
+    }
   }
   if (!beats) {
-    log_.tell(Severity::warning, "heartbeat_failed",
+    // The one that runs out first stands for all of them.
+    const Attempt& first =
+        **std::ranges::min_element(attempts, {}, [](const Attempt* a) { return a->deadline(); });
+    log_.tell(Severity::warning, "heartbeat_lost", first.job,
               {{"leases", std::to_string(leases.size())}, {"error", beats.error().describe()}});
   }
 }
 
 void Heartbeater::lost(Attempt& attempt, const Stale& stale) {
+  if (trace::Execution* execution = attempt.execution()) execution->refused("heartbeat", stale);
   if (!attempt.stop(StopReason::lease_lost)) return;
+  meter_.lost(attempt);
   log_.tell(Severity::warning, "lease_lost", attempt.job, fields_of(stale));
   if (attempt.take_away()) board_.drop(attempt);
 }

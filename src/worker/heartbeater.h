@@ -4,6 +4,7 @@
 #include "worker/alarm.h"
 #include "worker/board.h"
 #include "worker/log.h"
+#include "worker/meter.h"
 
 namespace faultline::worker {
 
@@ -12,7 +13,8 @@ namespace faultline::worker {
 /// as renewed only when the database says so.
 class Heartbeater {
  public:
-  Heartbeater(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
+  Heartbeater(link::Link& link, Board& board, const Log& log, const Meter& meter)
+      : link_(link), board_(board), log_(log), meter_(meter) {}
 
   void run();
   void stop() { alarm_.shut_off(); }
@@ -33,6 +35,7 @@ class Heartbeater {
   link::Link& link_;
   Board& board_;
   const Log& log_;
+  const Meter& meter_;
   Alarm alarm_;
 };
 

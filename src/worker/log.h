@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/events.h"
+#include "base/traceparent.h"
 #include "faultline/event.h"
 #include "faultline/job.h"
 
@@ -31,6 +33,7 @@ class Log {
     told.queue = job.queue;
     told.kind = job.kind;
     told.attempt = job.attempt;
+    if (job.traceparent) told.fields.emplace_back("trace_id", trace_id_of(job.traceparent));
     sink_(told);
   }
 
@@ -47,14 +50,5 @@ class Log {
   Severity from_;
   std::string worker_;
 };
-
-/// What is known of a refusal, for the log.
-[[nodiscard]] inline Log::Fields fields_of(const Stale& stale) {
-  Log::Fields fields{{"reason", std::string{to_string(stale.reason)}}};
-  if (stale.current_token) fields.emplace_back("current_token", std::to_string(stale.current_token->value));
-  if (stale.current_worker) fields.emplace_back("current_worker", *stale.current_worker);
-  if (stale.current_state) fields.emplace_back("current_state", to_string(*stale.current_state));
-  return fields;
-}
 
 }  // namespace faultline::worker

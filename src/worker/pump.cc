@@ -96,6 +96,8 @@ bool Pump::settle_failed(std::vector<Answer> answers, bool resent, const Error& 
     // The attempt ends when its lease does. Nobody else's outcome must wait for this one.
     log_.tell(Severity::error, "settlement_refused", answers.front().attempt->job,
               {{"error", error.describe()}});
+    if (trace::Execution* execution = answers.front().attempt->execution())
+      execution->end("refused", error.describe());
     board_.settled(answers, 0);
     return true;
   }
@@ -121,6 +123,7 @@ void Pump::claim(const Board::Claim& claim) {
 
 void Pump::claimed(const Board::Claim& claim, link::Link::Claimed claimed) {
   for (const ClaimedJob& job : claimed.jobs) log_.tell(Severity::debug, "lease_acquired", job);
+  meter_.claimed(claimed.jobs);
   const bool some = !claimed.jobs.empty();
   board_.claimed(claim, std::move(claimed.jobs), claimed.since);
   // Slots that were promised to several queues are taken now.
@@ -131,6 +134,7 @@ void Pump::claimed(const Board::Claim& claim, link::Link::Claimed claimed) {
 void Pump::take_verdicts(std::vector<Answer> answers, const std::vector<Verdict>& verdicts) {
   std::vector<Answer> unknown;
   std::vector<Answer> ended;
+  Meter::Settlements counted{meter_};
   std::size_t committed = 0;
   std::size_t stale = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -141,13 +145,21 @@ void Pump::take_verdicts(std::vector<Answer> answers, const std::vector<Verdict>
       unknown.push_back(std::move(answer));
       continue;
     }
+    trace::Execution* execution = answer.attempt->execution();
     if (verdict.committed()) {
       ++committed;
+      if (execution != nullptr) execution->end(answer.outcome);
+      counted.add(*answer.attempt, answer.outcome.kind);
       tell_settled(answer);
     } else {
       ++stale;
+      meter_.stale(answer.outcome.kind, verdict.stale);
       Log::Fields fields = fields_of(verdict.stale);
       fields.insert(fields.begin(), {"verb", std::string{to_string(answer.outcome.kind)}});
+      if (execution != nullptr) {
+        execution->refused(to_string(answer.outcome.kind), verdict.stale);
+        execution->end("stale");
+      }
       log_.tell(Severity::warning, "stale_write_blocked", answer.attempt->job, std::move(fields));
     }
     ended.push_back(std::move(answer));
@@ -169,13 +181,16 @@ void Pump::tell_settled(const Answer& answer) const {
 
 void Pump::failed(const Error& error) {
   if (board_.rest()) {
+    meter_.connected(false);
     log_.tell(Severity::error, link_.through_server() ? "server_lost" : "database_lost",
               {{"error", error.describe()}});
   }
 }
 
 void Pump::succeeded() {
-  if (board_.go_on()) log_.tell(Severity::info, link_.through_server() ? "server_back" : "database_back");
+  if (!board_.go_on()) return;
+  meter_.connected(true);
+  log_.tell(Severity::info, link_.through_server() ? "server_back" : "database_back");
 }
 
 }  // namespace faultline::worker

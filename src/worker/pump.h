@@ -6,6 +6,7 @@
 #include "link/link.h"
 #include "worker/board.h"
 #include "worker/log.h"
+#include "worker/meter.h"
 
 namespace faultline::worker {
 
@@ -14,7 +15,8 @@ namespace faultline::worker {
 /// on an idle worker the listener's thread does a round when it hears of new jobs.
 class Pump {
  public:
-  Pump(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
+  Pump(link::Link& link, Board& board, const Log& log, const Meter& meter)
+      : link_(link), board_(board), log_(log), meter_(meter) {}
 
   void run();
   /// One round of it: writes the answers, and claims.
@@ -39,6 +41,7 @@ class Pump {
   link::Link& link_;
   Board& board_;
   const Log& log_;
+  const Meter& meter_;
 };
 
 }  // namespace faultline::worker

@@ -36,9 +36,12 @@ void Reports::write(const std::map<Attempt*, Report>& reports) {
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (verdicts && (*verdicts)[i].status == Verdict::Status::stale) {
       const Stale& stale = (*verdicts)[i].stale;
+      meter_.stale("progress", stale);
       const bool cancelled = stale.reason == StaleReason::cancelled;
-      if (!cancelled && attempts[i]->stop(StopReason::lease_lost))
+      if (!cancelled && attempts[i]->stop(StopReason::lease_lost)) {
+        meter_.lost(*attempts[i]);
         log_.tell(Severity::warning, "lease_lost", attempts[i]->job, fields_of(stale));
+      }
     }
     attempts[i]->leave();
   }

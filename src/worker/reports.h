@@ -8,6 +8,7 @@
 #include "link/link.h"
 #include "worker/board.h"
 #include "worker/log.h"
+#include "worker/meter.h"
 
 namespace faultline::worker {
 
@@ -15,7 +16,8 @@ namespace faultline::worker {
 /// handler may report as often as it likes.
 class Reports {
  public:
-  Reports(link::Link& link, Board& board, const Log& log) : link_(link), board_(board), log_(log) {}
+  Reports(link::Link& link, Board& board, const Log& log, const Meter& meter)
+      : link_(link), board_(board), log_(log), meter_(meter) {}
 
   void run();
   void stop();
@@ -34,6 +36,7 @@ class Reports {
   link::Link& link_;
   Board& board_;
   const Log& log_;
+  const Meter& meter_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::map<Attempt*, Report> reports_;

@@ -8,7 +8,16 @@ void Slot::run() {
   Board::Tray tray{board_};
   std::vector<Attempt*> jobs;
   while (board_.next_jobs(tray, jobs)) {
-    for (Attempt* attempt : jobs) tray.put(run(*attempt));
+    for (Attempt* attempt : jobs) {
+      Board::Finished finished = run(*attempt);
+      // Behind the put the attempt may be gone.
+      if (finished.took)
+        executed_.push_back(
+            {.series = &find_series_(attempt->job.queue, attempt->job.kind), .took = *finished.took});
+      tray.put(std::move(finished));
+    }
+    meter_.executed(executed_);
+    executed_.clear();
   }
 }
 
@@ -21,7 +30,8 @@ Board::Finished Slot::run(Attempt& attempt) {
     finished.answered = attempt.answer();
     return finished;
   }
-  Context::Impl impl{attempt, link_, board_, reports_, log_};
+  if (exporter_ != nullptr) attempt.trace(trace::Execution::begin(*exporter_, attempt.job));
+  Context::Impl impl{attempt, link_, board_, reports_, log_, meter_};
   Context context{impl};
   std::optional<Outcome> outcome = call(context, attempt);
   finished.took = Clock::now() - began;
@@ -33,12 +43,17 @@ Board::Finished Slot::run(Attempt& attempt) {
       outcome = Outcome::failure("the handler's outcome cannot be stored: " + problem->describe());
   }
   finished.outcome = std::move(outcome);
+  if (trace::Execution* execution = attempt.execution();
+      execution != nullptr && finished.answered && !finished.outcome) {
+    const StopReason why = attempt.stop_reason();
+    execution->end(why == StopReason::none ? "unknown" : to_string(why), "nothing is known to be committed");
+  }
   return finished;
 }
 
 std::optional<Outcome> Slot::call(Context& context, Attempt& attempt) {
-  const auto handler = handlers_.find(attempt.job.kind);
-  if (handler == handlers_.end()) {
+  const Handler* handler = handlers_.find(attempt.job.kind);
+  if (handler == nullptr) {
     log_.tell(Severity::warning, "no_handler", attempt.job);
     return Outcome::failure("worker " + log_.worker() + " has no handler for the kind \"" + attempt.job.kind +
                             "\"");
@@ -49,7 +64,7 @@ std::optional<Outcome> Slot::call(Context& context, Attempt& attempt) {
     return Outcome::failure(std::string{error});
   };
   try {
-    return handler->second(context);
+    return (*handler)(context);
   } catch (const Stopped&) {
     return after_stop(attempt);
   } catch (const LeaseLost&) {

@@ -14,10 +14,14 @@
 #include "faultline/store.h"
 #include "faultline/watchdog.h"
 #include "link/store_link.h"
+#include "metrics/endpoint.h"
+#include "metrics/metrics.h"
 #include "remote/remote_link.h"
+#include "trace/exporter.h"
 #include "worker/board.h"
 #include "worker/guard.h"
 #include "worker/heartbeater.h"
+#include "worker/meter.h"
 #include "worker/pump.h"
 #include "worker/reports.h"
 #include "worker/signals.h"
@@ -30,6 +34,8 @@ using worker::Clock;
 
 /// For the last outcomes, when all handlers have finished or were given up.
 constexpr std::chrono::milliseconds kFlushMax{10'000};
+/// For the last spans, when all else is over.
+constexpr std::chrono::milliseconds kSpansMax{2'000};
 
 std::string default_name() {
   std::array<char, 256> host{};
@@ -105,7 +111,11 @@ class Worker::Impl {
 
   void handle(std::string kind, Handler handler) {
     if (started_ != nullptr) throw std::logic_error("handlers are registered before the worker starts");
-    handlers_.insert_or_assign(std::move(kind), std::move(handler));
+    handlers_.by_kind.insert_or_assign(std::move(kind), std::move(handler));
+  }
+  void handle_any(Handler handler) {
+    if (started_ != nullptr) throw std::logic_error("handlers are registered before the worker starts");
+    handlers_.any = std::move(handler);
   }
 
   Expected<void> start();
@@ -119,19 +129,23 @@ class Worker::Impl {
     return parts != nullptr ? parts->board.stats() : WorkerStats{};
   }
   [[nodiscard]] const std::string& name() const { return options_.name; }
+  [[nodiscard]] std::string metrics() const;
+  [[nodiscard]] std::uint16_t metrics_port() const { return metrics_port_; }
 
  private:
   /// What exists from the start on.
   struct Parts {
-    Parts(const WorkerOptions& options, const worker::Log& log, std::unique_ptr<link::Link> opened)
+    Parts(const WorkerOptions& options, const worker::Log& log, std::unique_ptr<link::Link> opened,
+          std::shared_ptr<metrics::Metrics> metrics)
         : link(std::move(opened)),
+          meter(std::move(metrics), link->through_server()),
           board({.queues = options.queues,
                  .slots = options.slots,
                  .prefetch_max = options.prefetch_max,
                  .poll_max = options.poll_max}),
-          heartbeater(*link, board, log),
-          guard(board, log),
-          reports(*link, board, log) {
+          heartbeater(*link, board, log, meter),
+          guard(board, log, meter),
+          reports(*link, board, log, meter) {
       board.on_new_batch = [this](const worker::Batch& batch) {
         guard.expect(batch);
         heartbeater.expect(batch);
@@ -139,6 +153,7 @@ class Worker::Impl {
     }
 
     std::unique_ptr<link::Link> link;
+    const worker::Meter meter;
     worker::Board board;
     worker::Heartbeater heartbeater;
     worker::Guard guard;
@@ -146,6 +161,7 @@ class Worker::Impl {
   };
 
   Expected<std::unique_ptr<Parts>> open_parts();
+  Expected<void> start_exporter();
   void start_threads();
   void start_listening();
   DrainReport drain_once();
@@ -155,16 +171,20 @@ class Worker::Impl {
 
   const WorkerOptions options_;
   const worker::Log log_;
+  const std::shared_ptr<metrics::Metrics> metrics_ = std::make_shared<metrics::Metrics>();
   worker::Handlers handlers_;
 
-  std::mutex start_mutex_;  // keeps a start and a drain apart
-  bool over_ = false;       // guarded by start_mutex_
+  std::mutex start_mutex_;                     // keeps a start and a drain apart
+  bool over_ = false;                          // guarded by start_mutex_
+  std::unique_ptr<trace::Exporter> exporter_;  ///< of spans, if there is an endpoint; attempts refer to it
   std::unique_ptr<Parts> parts_;
   std::atomic<Parts*> started_{nullptr};  ///< parts_, for other threads
   std::vector<std::thread> slots_;
   std::vector<std::thread> pumps_;
   std::vector<std::thread> keepers_;
   std::optional<Watchdog> watchdog_;
+  std::unique_ptr<metrics::Endpoint> endpoint_;
+  std::atomic<std::uint16_t> metrics_port_{0};
   std::atomic<bool> hurried_{false};
   std::once_flag drained_;
   DrainReport report_;
@@ -177,7 +197,21 @@ Expected<std::unique_ptr<Worker::Impl::Parts>> Worker::Impl::open_parts() {
   // A misspelt queue would be idle for ever.
   if (auto problem = (*link)->check_queues(queue_names(options_)))
     return std::unexpected(std::move(*problem));
-  return std::make_unique<Parts>(options_, log_, std::move(*link));
+  return std::make_unique<Parts>(options_, log_, std::move(*link), metrics_);
+}
+
+Expected<void> Worker::Impl::start_exporter() {
+  if (options_.otlp_endpoint.empty()) return {};
+  auto exporter =
+      trace::Exporter::start({.endpoint = options_.otlp_endpoint,
+                              .resource = {.service_name = "faultline-worker", .instance = options_.name},
+                              .sample_ratio = options_.otlp_sample_ratio,
+                              .log = [this](const Event& event) {
+                                if (log_.wants(event.severity)) options_.log(event);
+                              }});
+  if (!exporter) return std::unexpected(std::move(exporter.error()));
+  exporter_ = std::move(*exporter);
+  return {};
 }
 
 Expected<void> Worker::Impl::start() {
@@ -187,16 +221,27 @@ Expected<void> Worker::Impl::start() {
         invalid("the worker was started or drained before", "a worker has one life; make another"));
   auto parts = open_parts();
   if (!parts) return std::unexpected(std::move(parts.error()));
+  if (auto exporter = start_exporter(); !exporter) return std::unexpected(std::move(exporter.error()));
   if (options_.watchdog && options_.server.empty()) {
     auto watchdog = Watchdog::start({.database = options_.database,
                                      .log = options_.log,
                                      .log_from = options_.log_from,
-                                     .name = options_.name});
+                                     .name = options_.name,
+                                     .on_sweep = metrics::counting(metrics_)});
     if (!watchdog) return std::unexpected(std::move(watchdog.error()));
     watchdog_.emplace(std::move(*watchdog));
   }
+  std::unique_ptr<metrics::Endpoint> endpoint;
+  if (!options_.metrics_listen.empty()) {
+    auto opened = metrics::Endpoint::start(options_.metrics_listen, [this] { return metrics(); });
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    endpoint = std::move(*opened);
+  }
   parts_ = std::move(*parts);
   started_ = parts_.get();
+  metrics_->connected(true);
+  if (endpoint) metrics_port_ = endpoint->port();
+  endpoint_ = std::move(endpoint);
   if (hurried_) parts_->board.hurry();
   start_threads();
   log_.tell(Severity::info, "worker_started",
@@ -219,12 +264,14 @@ void Worker::Impl::start_threads() {
                    parts.board,
                    parts.reports,
                    log_,
+                   parts.meter,
+                   exporter_.get(),
                    {.payload_bytes_max = limits.payload_bytes_max, .json_depth_max = limits.json_depth_max}}
           .run();
     });
   }
   for (std::size_t i = 0; i < options_.connections; ++i) {
-    pumps_.emplace_back([this, &parts] { worker::Pump{*parts.link, parts.board, log_}.run(); });
+    pumps_.emplace_back([this, &parts] { worker::Pump{*parts.link, parts.board, log_, parts.meter}.run(); });
   }
 }
 
@@ -234,14 +281,23 @@ void Worker::Impl::start_listening() {
     // The link's thread is awake, and claims: to wake another one would take longer than to listen again.
     worker::Board::Work work;
     if (parts.board.announced(queue, work))
-      worker::Pump{*parts.link, parts.board, log_}.settle_and_claim(work);
+      worker::Pump{*parts.link, parts.board, log_, parts.meter}.settle_and_claim(work);
   };
   const auto connected = [this, &parts] {
     // A server that is back is not left alone any longer. (The database may be, by other connections.)
-    if (parts.link->through_server()) worker::Pump{*parts.link, parts.board, log_}.succeeded();
+    if (parts.link->through_server()) worker::Pump{*parts.link, parts.board, log_, parts.meter}.succeeded();
     parts.board.announced_all();
   };
   parts.link->listen(queue_names(options_), {.announced = announced, .connected = connected});
+}
+
+std::string Worker::Impl::metrics() const {
+  const WorkerStats now = stats();
+  const std::array readings{
+      metrics::Reading{.id = metrics::Id::worker_slots, .value = static_cast<double>(options_.slots)},
+      metrics::Reading{.id = metrics::Id::worker_running, .value = static_cast<double>(now.running)},
+      metrics::Reading{.id = metrics::Id::worker_waiting, .value = static_cast<double>(now.waiting)}};
+  return metrics_->text(readings);
 }
 
 DrainReport Worker::Impl::drain() {
@@ -316,6 +372,7 @@ DrainReport Worker::Impl::drain_once() {
     for (std::thread& slot : slots_) slot.join();
     slots_.clear();
   }
+  if (exporter_) exporter_->finish(Clock::now() + kSpansMax);
   const WorkerStats stats = board.stats();
   log_.tell(Severity::info, "worker_exit",
             {{"settled", std::to_string(stats.settled)},
@@ -338,11 +395,18 @@ Worker& Worker::handle(std::string kind, Handler handler) {
   return *this;
 }
 
+Worker& Worker::handle_any(Handler handler) {
+  impl_->handle_any(std::move(handler));
+  return *this;
+}
+
 Expected<void> Worker::start() { return impl_->start(); }
 DrainReport Worker::drain() { return impl_->drain(); }
 void Worker::hurry() { impl_->hurry(); }
 WorkerStats Worker::stats() const { return impl_->stats(); }
 const std::string& Worker::name() const { return impl_->name(); }
+std::string Worker::metrics() const { return impl_->metrics(); }
+std::uint16_t Worker::metrics_port() const { return impl_->metrics_port(); }
 
 Expected<DrainReport> Worker::run() {
   const worker::Signals signals;

@@ -36,6 +36,8 @@ std::string another_value(const Setting& setting) {
                                                           {"tls_key", "/tls/server.key"},
                                                           {"tls_client_ca", "/tls/ca.pem"},
                                                           {"cors_origin", "https://app.example.com"},
+                                                          {"otlp_endpoint", "http://127.0.0.1:4318"},
+                                                          {"otlp_sample_ratio", "0.25"},
                                                           {"log_format", "json"},
                                                           {"log_level", "warning"}};
   if (const auto found = special.find(setting.name); found != special.end()) return found->second;
@@ -72,7 +74,8 @@ TEST_P(EverySettingTest, can_be_set_by_its_flag_its_variable_and_its_line_in_the
   const Setting& setting = GetParam();
   const std::string value = another_value(setting);
   ASSERT_NE(value, setting.default_value);
-  const bool bare = setting.value_name == "BOOL" || setting.value_name == "N";
+  const bool bare =
+      setting.value_name == "BOOL" || setting.value_name == "N" || setting.value_name == "RATIO";
 
   Sources by_flag = companions_of(setting);
   by_flag.flags[setting.name] = value;
@@ -204,15 +207,18 @@ TEST(SettingsTest, the_file_is_named_by_the_flag_before_the_variable) {
   EXPECT_EQ(without.origins.at("waiting_max").text, "default");
 }
 
-TEST(SettingsTest, the_environment_of_the_process_is_what_begins_with_faultline_and_the_database_url) {
+TEST(SettingsTest,
+     the_environment_of_the_process_is_what_begins_with_faultline_and_what_others_call_a_setting) {
   const ScopedEnvironment url{"DATABASE_URL", "postgresql://db/jobs"};
   const ScopedEnvironment level{"FAULTLINE_LOG_LEVEL", "debug"};
+  const ScopedEnvironment collector{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"};
   const ScopedEnvironment other{"OTHER_LISTEN", "x"};
 
   const auto environment = config::process_environment();
 
   EXPECT_EQ(environment.at("DATABASE_URL"), "postgresql://db/jobs");
   EXPECT_EQ(environment.at("FAULTLINE_LOG_LEVEL"), "debug");
+  EXPECT_EQ(load_text("", {.environment = environment}).settings.otlp_endpoint, "http://127.0.0.1:4318");
   EXPECT_FALSE(environment.contains("OTHER_LISTEN"));
 }
 

@@ -183,6 +183,19 @@ TEST_F(OutcomesTest, a_kind_without_a_handler_fails_and_says_so) {
   EXPECT_EQ(events_.count("no_handler"), 1U);
 }
 
+TEST_F(OutcomesTest, a_handler_of_any_kind_has_the_kinds_that_no_other_has) {
+  const JobId own = enqueue({.kind = "test"});
+  const JobId other = enqueue({.kind = "unheard-of"});
+  Worker worker{options()};
+  worker.handle_any([](Context& ctx) { return "any " + ctx.job().kind; });
+  worker.handle("test", [](Context&) { return "own"; });
+  must(worker.start());
+
+  ASSERT_TRUE(reaches(own, JobState::succeeded) && reaches(other, JobState::succeeded));
+  EXPECT_EQ(job(own).result, "own");
+  EXPECT_EQ(job(other).result, "any unheard-of");
+}
+
 TEST_F(OutcomesTest, an_outcome_that_cannot_be_stored_is_a_failure_and_disturbs_no_other) {
   const JobId too_large = enqueue({.kind = "large"});
   const JobId bad_delay = enqueue({.kind = "delay"});

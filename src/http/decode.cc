@@ -62,6 +62,7 @@ static bool read(Json value, JobBody& into, Refusal& refusal) {
       {.name = "backoff_max_ms", .read = of.operator()<&NewJob::backoff_max>()},
       {.name = "delivery", .read = of.operator()<&NewJob::delivery>()},
       {.name = "tags", .read = of.operator()<&NewJob::tags>()},
+      {.name = "traceparent", .read = of.operator()<&NewJob::traceparent>()},
   };
   if (!read_object(value, into, kFields, refusal)) return false;
   if (into.payloads > 1) return refusal.at("both payload and payload_base64 are given; give one of them");

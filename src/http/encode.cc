@@ -98,6 +98,7 @@ void write(JsonWriter& out, const Job& job) {
   tags(out, job.tags);
   field(out, "lease_ttl_ms", job.lease_ttl);
   field(out, "run_max_ms", job.run_max);
+  field(out, "traceparent", job.traceparent);
   out.end_object();
 }
 
@@ -210,6 +211,7 @@ void write(JsonWriter& out, const ClaimedJob& job) {
   field(out, "run_max_ms", job.run_max);
   field(out, "delivery", to_string(job.delivery));
   tags(out, job.tags);
+  field(out, "traceparent", job.traceparent);
   out.end_object();
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/traceparent.h"
 #include "http/encode.h"
 #include "http/handlers.h"
 
@@ -46,6 +47,16 @@ std::optional<Problem> take_key(std::string_view header, Jobs& jobs) {
     return invalid("idempotency_key: the header Idempotency-Key says something else");
   key = header;
   return std::nullopt;
+}
+
+/// The header is for those that name no trace of their own. One that is wrong counts as not there, as W3C has
+/// it.
+void take_traceparent(std::string_view header, std::vector<NewJob>& jobs) {
+  const auto context = TraceContext::parse_header(header);
+  if (!context) return;
+  for (NewJob& job : jobs) {
+    if (!job.traceparent) job.traceparent = context->to_string();
+  }
 }
 
 Problem no_such_job() {
@@ -162,6 +173,7 @@ void post_jobs(const Call& call) {
   }
   if (const auto problem = take_key(call.request.header("Idempotency-Key"), *jobs))
     return refuse(call, *problem);
+  take_traceparent(call.request.header("traceparent"), jobs->jobs);
   call.service.enqueue(call.who, std::move(jobs->jobs),
                        jobs->batch ? answer_with<std::vector<Submission>>(call, &batch_response)
                                    : answer_with<std::vector<Submission>>(call, &submission_response));

@@ -35,8 +35,10 @@ Tree parameters_of(const Route& route) {
     parameters.push_back(parameter(rest.substr(0, end), "query"));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  if (route.operation == service::Operation::enqueue)
+  if (route.operation == service::Operation::enqueue) {
     parameters.push_back(parameter("Idempotency-Key", "header"));
+    parameters.push_back(parameter("traceparent", "header"));
+  }
   return parameters;
 }
 

@@ -248,7 +248,7 @@ Response preflight_response(const std::string& methods) {
   Response response{.status = 204, .content_type = {}};
   response.headers.emplace_back("Access-Control-Allow-Methods", methods);
   response.headers.emplace_back("Access-Control-Allow-Headers",
-                                "Authorization, Content-Type, Idempotency-Key");
+                                "Authorization, Content-Type, Idempotency-Key, traceparent");
   response.headers.emplace_back("Access-Control-Max-Age", "600");
   return response;
 }

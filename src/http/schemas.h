@@ -16,6 +16,8 @@ inline constexpr std::string_view kSchemas = R"json({
   "JobState": {"enum": ["scheduled", "available", "running", "held", "dead", "succeeded", "cancelled"]},
   "Delivery": {"enum": ["at_least_once", "at_most_once", "hold"],
     "description": "What becomes of a job whose lease runs out: another attempt, the dead letters, or it waits for a person"},
+  "Traceparent": {"type": "string", "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+    "description": "The trace that the job belongs to, as in W3C Trace Context"},
   "NewJob": {"type": "object", "required": ["kind"], "additionalProperties": false, "properties": {
     "queue": {"type": "string", "default": "default"},
     "kind": {"type": "string"},
@@ -31,7 +33,8 @@ inline constexpr std::string_view kSchemas = R"json({
     "backoff_base_ms": {"type": "integer", "minimum": 0},
     "backoff_max_ms": {"type": "integer", "minimum": 0},
     "delivery": {"$ref": "#/components/schemas/Delivery"},
-    "tags": {"type": "array", "maxItems": 32, "items": {"type": "string"}}}},
+    "tags": {"type": "array", "maxItems": 32, "items": {"type": "string"}},
+    "traceparent": {"$ref": "#/components/schemas/Traceparent"}}},
   "NewJobs": {"oneOf": [{"$ref": "#/components/schemas/NewJob"},
     {"type": "array", "items": {"$ref": "#/components/schemas/NewJob"}}]},
   "Submission": {"type": "object", "required": ["status", "job_id"], "properties": {
@@ -88,12 +91,13 @@ inline constexpr std::string_view kSchemas = R"json({
     "idempotency_key": {"type": "string"},
     "tags": {"type": "array", "items": {"type": "string"}},
     "lease_ttl_ms": {"type": "integer"},
-    "run_max_ms": {"type": "integer"}}},
+    "run_max_ms": {"type": "integer"},
+    "traceparent": {"$ref": "#/components/schemas/Traceparent"}}},
   "Attempt": {"type": "object", "required": ["token", "attempt", "outcome", "state", "ended_at", "requeues"], "properties": {
     "token": {"$ref": "#/components/schemas/Token"},
     "lease_id": {"$ref": "#/components/schemas/Id"},
     "attempt": {"type": "integer"},
-    "outcome": {"enum": ["succeeded", "failed", "buried", "snoozed", "released", "expired", "cancelled", "requeued"]},
+    "outcome": {"enum": ["succeeded", "failed", "buried", "snoozed", "released", "expired", "cancelled", "requeued", "purged"]},
     "state": {"type": "string", "description": "Where the job went with it"},
     "worker": {"type": "string"},
     "started_at": {"$ref": "#/components/schemas/Time"},
@@ -214,7 +218,8 @@ inline constexpr std::string_view kSchemas = R"json({
     "created_at": {"$ref": "#/components/schemas/Time"},
     "run_max_ms": {"type": "integer"},
     "delivery": {"$ref": "#/components/schemas/Delivery"},
-    "tags": {"type": "array", "items": {"type": "string"}}}},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "traceparent": {"$ref": "#/components/schemas/Traceparent"}}},
   "ClaimedJobs": {"type": "object", "required": ["jobs"], "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/ClaimedJob"}}}},
   "Stale": {"type": "object", "required": ["reason"], "properties": {

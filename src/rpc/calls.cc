@@ -8,6 +8,7 @@
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/server_context.h>
 
+#include "base/traceparent.h"
 #include "faultline/v1/faultline.grpc.pb.h"
 #include "rpc/job_stream.h"
 #include "rpc/status.h"
@@ -145,6 +146,18 @@ std::string_view bearer_of(std::string_view authorization) {
   return authorization.substr(scheme.size());
 }
 
+/// The metadata is for those that name no trace of their own. What is wrong counts as not there, as W3C has
+/// it.
+void take_traceparent(const CallbackServerContext& context, std::vector<NewJob>& jobs) {
+  const auto found = context.client_metadata().find("traceparent");
+  if (found == context.client_metadata().end()) return;
+  const auto parsed = TraceContext::parse_header({found->second.data(), found->second.size()});
+  if (!parsed) return;
+  for (NewJob& job : jobs) {
+    if (!job.traceparent) job.traceparent = parsed->to_string();
+  }
+}
+
 class Calls final : public pb::Faultline::CallbackService {
  public:
   explicit Calls(Core& core) : core_(core) {}
@@ -156,6 +169,7 @@ class Calls final : public pb::Faultline::CallbackService {
       if (!job) return malformed(std::move(job.error()), "job.");
       std::vector<NewJob> jobs;
       jobs.push_back(std::move(*job));
+      take_traceparent(*context, jobs);
       core_.service.enqueue(
           who, std::move(jobs),
           reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {
@@ -173,6 +187,7 @@ class Calls final : public pb::Faultline::CallbackService {
     return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
       auto jobs = read_all<NewJob>("jobs", request->jobs());
       if (!jobs) return std::unexpected(std::move(jobs.error()));
+      take_traceparent(*context, *jobs);
       core_.service.enqueue(
           who, std::move(*jobs),
           reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {

@@ -17,6 +17,7 @@
 #include <grpcpp/server_builder.h>
 
 #include "rpc/calls.h"
+#include "rpc/foreign_log.h"
 #include "rpc/job_stream.h"
 #include "rpc/tls_files.h"
 
@@ -83,6 +84,7 @@ class Server final : public RpcServer {
  public:
   Server(Options options, service::Service& service, const service::Authenticator& authenticator)
       : options_(std::move(options)),
+        foreign_log_(options_.log),
         core_{.service = service,
               .authenticator = authenticator,
               .log = options_.log,
@@ -144,6 +146,7 @@ class Server final : public RpcServer {
   }
 
   const Options options_;
+  const ForeignLog foreign_log_;
   mutable Core core_;
   const std::unique_ptr<grpc::Service> calls_;
   std::uint16_t port_ = 0;

@@ -20,7 +20,7 @@ std::string refusal(std::string_view body) {
 TEST(DecodeJobs, takes_every_option) {
   const auto jobs = decode_jobs(R"( { "queue" : "q", "kind":"k", "payload" : {"a": [1, 2.50, "x\u0041"] } ,
     "priority":0, "delay_ms":5, "idempotency_key":"key", "attempts_max":2, "lease_ttl_ms":1000, "run_max_ms":2000,
-    "backoff_base_ms":3, "backoff_max_ms":4, "delivery":"hold", "tags":["a","b"] } )",
+    "backoff_base_ms":3, "backoff_max_ms":4, "delivery":"hold", "tags":["a","b"], "traceparent":"t" } )",
                                 false, kLimits);
   ASSERT_TRUE(jobs) << jobs.error().message;
   EXPECT_FALSE(jobs->batch);
@@ -38,6 +38,7 @@ TEST(DecodeJobs, takes_every_option) {
   EXPECT_EQ(job.backoff_max, std::chrono::milliseconds{4});
   EXPECT_EQ(job.delivery, Delivery::hold);
   EXPECT_EQ(job.tags, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(job.traceparent, "t");
 }
 
 TEST(DecodeJobs, takes_null_for_not_given_and_as_a_payload) {

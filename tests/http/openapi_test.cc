@@ -119,9 +119,14 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("GET", "/health", "/health");
   documented("GET", "/ready", "/ready");
   documented("GET", "/openapi.json", "/openapi.json");
-  const Json options{{"kind", "k"},      {"payload", {1}},         {"idempotency_key", "i"},
-                     {"tags", {"t"}},    {"lease_ttl_ms", 60'000}, {"run_max_ms", 90'000},
-                     {"attempts_max", 3}};
+  const Json options{{"kind", "k"},
+                     {"payload", {1}},
+                     {"idempotency_key", "i"},
+                     {"tags", {"t"}},
+                     {"lease_ttl_ms", 60'000},
+                     {"run_max_ms", 90'000},
+                     {"attempts_max", 3},
+                     {"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}};
   const std::string id = documented("POST", "/v1/jobs", "/v1/jobs", options)["job_id"];
   documented("POST", "/v1/jobs", "/v1/jobs", Json::array({options}));
   documented("POST", "/v1/jobs", "/v1/jobs", {{"kind", "another"}, {"idempotency_key", "i"}});

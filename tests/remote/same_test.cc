@@ -43,6 +43,16 @@ TEST_P(SameTest, a_success_keeps_its_result) {
   EXPECT_THAT(outcomes(id), ElementsAre("succeeded"));
 }
 
+TEST_P(SameTest, a_handler_has_the_trace_of_its_job) {
+  const std::string traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const JobId id = enqueue({.traceparent = traceparent});
+  Worker worker{here()};
+  worker.handle("test", [](Context& ctx) { return ctx.traceparent(); });
+  must(worker.start());
+  ASSERT_TRUE(reaches(id, JobState::succeeded));
+  EXPECT_EQ(job(id).result, traceparent);
+}
+
 TEST_P(SameTest, a_failure_is_tried_again) {
   const JobId id = enqueue({.attempts_max = 3, .backoff_base = ms{1}});
   Worker worker{here()};

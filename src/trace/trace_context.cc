@@ -1,1 +1,0 @@
-#include "trace/trace_context.h"

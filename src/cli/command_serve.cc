@@ -1,69 +1,14 @@
-#include <condition_variable>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/log_sink.h"
 #include "cli/serve_options.h"
+#include "cli/signal_count.h"
 #include "server/server.h"
 
 namespace faultline::cli {
 namespace {
-
-Severity severity_of(const std::string& level) {
-  for (const Severity severity : {Severity::debug, Severity::info, Severity::warning}) {
-    if (level == faultline::to_string(severity)) return severity;
-  }
-  return Severity::error;
-}
-
-EventSink sink_for(const config::Settings& settings) {
-  const Severity from = severity_of(settings.log_level);
-  return settings.log_format == "json" ? json_lines(std::cerr, from) : text_lines(std::cerr, from);
-}
-
-/// Counts signals, and wakes those who wait for them.
-class SignalCount {
- public:
-  void add() {
-    {
-      const std::lock_guard lock{mutex_};
-      ++count_;
-    }
-    changed_.notify_all();
-  }
-  /// False if `over` was said before.
-  bool wait_for(int count) {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return count_ >= count || over_; });
-    return count_ >= count;
-  }
-  void over() {
-    {
-      const std::lock_guard lock{mutex_};
-      over_ = true;
-    }
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int count_ = 0;
-  bool over_ = false;
-};
-
-/// The database that the settings name; else Faultline's own, whose schema is then brought up to date: nobody
-/// else would.
-Expected<std::string> database_for(Context& context, const config::Settings& settings) {
-  if (!settings.database.empty()) return settings.database;
-  auto url = context.database_url();
-  if (!url) return url;
-  auto connection = context.connect_to(*url);
-  if (!connection) return std::unexpected(connection.error());
-  if (const auto migrated = migrate(*connection, {}); !migrated) return std::unexpected(migrated.error());
-  return url;
-}
 
 std::string where(const config::Address& address, std::uint16_t port) {
   return config::Address{address.host, port}.to_string();
@@ -95,7 +40,8 @@ Expected<Answer> serve(Context& context, const config::Sources& sources) {
   auto database = database_for(context, settings);
   if (!database) return std::unexpected(database.error());
   settings.database = std::move(*database);
-  auto server = server::Server::start(settings, sink_for(settings));
+  auto server =
+      server::Server::start(settings, log_sink({.format = settings.log_format, .level = settings.log_level}));
   if (!server) {
     return std::unexpected(Failure{.code = std::string{faultline::to_string(server.error().code)},
                                    .message = without_passwords_of(settings.database, server.error().message),

@@ -25,6 +25,7 @@ void add_man_command(CLI::App& app, Action& chosen);
 void add_migrate_command(CLI::App& app, Action& chosen);
 void add_pg_command(CLI::App& app, Action& chosen);
 void add_queues_command(CLI::App& app, Action& chosen);
+void add_reference_command(CLI::App& app, Action& chosen);
 void add_serve_command(CLI::App& app, Action& chosen);
 void add_stale_command(CLI::App& app, Action& chosen);
 void add_top_command(CLI::App& app, Action& chosen);

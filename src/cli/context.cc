@@ -85,7 +85,7 @@ bool Context::uses_private_postgres() const {
   return options_.database.empty() && (url == nullptr || *url == '\0');
 }
 
-Expected<Store> Context::open_store() {
+Expected<Store> Context::open_store(std::chrono::milliseconds call_timeout) {
   auto url = database_url();
   if (!url) return std::unexpected(url.error());
   if (uses_private_postgres()) {
@@ -93,7 +93,8 @@ Expected<Store> Context::open_store() {
     if (!connection) return std::unexpected(connection.error());
     if (auto migrated = migrate(*connection, {}); !migrated) return std::unexpected(migrated.error());
   }
-  auto store = Store::open({.database = *url, .application_name = "faultline cli"});
+  auto store =
+      Store::open({.database = *url, .application_name = "faultline cli", .call_timeout = call_timeout});
   if (!store) {
     Failure failure = to_failure(store.error());
     failure.message = without_passwords_of(*url, std::move(failure.message));

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "cli/output.h"
 #include "faultline/store.h"
@@ -20,6 +22,8 @@ struct GlobalOptions {
   std::string database;  ///< --database; empty when not given
   std::string data_dir;  ///< --data-dir; empty when not given
   bool json = false;
+  /// What stands behind `--exec PROGRAM`: the arguments of that program, whatever they look like.
+  std::vector<std::string> program_arguments{};
 };
 
 /// What a subcommand works with: the database that the options and the environment name, or else the
@@ -40,7 +44,8 @@ class Context {
   [[nodiscard]] Expected<pg::Connection> connect_to(const std::string& url);
   /// The store of that database. The private PostgreSQL is migrated on the way; another one is refused when
   /// its schema is not current, with the command that changes it.
-  [[nodiscard]] Expected<Store> open_store();
+  [[nodiscard]] Expected<Store> open_store(
+      std::chrono::milliseconds call_timeout = StoreOptions{}.call_timeout);
 
   /// Whether the database is the private PostgreSQL: nothing else was named.
   [[nodiscard]] bool uses_private_postgres() const;

@@ -17,8 +17,9 @@ void add_global_options(CLI::App& app, GlobalOptions& options) {
   app.add_option("--database", options.database,
                  "PostgreSQL URL (default: $DATABASE_URL, else a private PostgreSQL)")
       ->type_name("URL");
-  app.add_option("--data-dir", options.data_dir,
-                 "Directory of the private PostgreSQL (default: " + default_data_dir().string() + ")")
+  app.add_option(
+         "--data-dir", options.data_dir,
+         "Directory of the private PostgreSQL (default: faultline in $XDG_STATE_HOME or ~/.local/state)")
       ->type_name("DIR");
   app.add_flag("--json", options.json, "Print one JSON object");
 }
@@ -39,6 +40,18 @@ std::string describe(const CLI::ParseError& error, const CLI::App& app) {
 std::string without_passwords_of_words(std::string message, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) message = without_passwords_of(argv[i], std::move(message));
   return message;
+}
+
+/// How many words of the command line are ours: behind `work … --exec PROGRAM` stand the program's own.
+int count_our_words(int argc, char** argv) {
+  bool work = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    work = work || word == "work";
+    if (work && word == "--exec") return std::min(argc, i + 2);
+    if (work && word.starts_with("--exec=")) return i + 1;
+  }
+  return argc;
 }
 
 int run(const Action& action, const GlobalOptions& options) {
@@ -62,8 +75,10 @@ int run(const Action& action, const GlobalOptions& options) {
   return to_int(code);
 }
 
-int main(int argc, char** argv) {
+int main(int all_words, char** argv) {
   GlobalOptions options;
+  const int argc = count_our_words(all_words, argv);
+  options.program_arguments.assign(argv + argc, argv + all_words);
   Action chosen;
   CLI::App app{"Faultline: a crash-safe job queue on PostgreSQL"};
   app.name("faultline");
@@ -90,6 +105,7 @@ int main(int argc, char** argv) {
   add_bench_command(app, chosen);
   add_completion_command(app, chosen);
   add_man_command(app, chosen);
+  add_reference_command(app, chosen);
   add_version_command(app, chosen);
   try {
     app.parse(argc, argv);

@@ -1,11 +1,18 @@
 #include "cli/output.h"
 
+#include <algorithm>
 #include <ostream>
 
 namespace faultline::cli {
 
 void Output::print(const Answer& answer) const {
-  if (json_) {
+  if (json_ && !answer.json_text.empty()) {
+    std::string line = answer.json_text;
+    // Between two tokens, which is the only place where JSON may have a line break.
+    std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    *out_ << line << '\n' << std::flush;
+  } else if (json_) {
+    if (answer.json.is_null()) return;  // it has been said line by line
     *out_ << answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
   } else {
     *out_ << answer.text << std::flush;

@@ -27,7 +27,9 @@ using Expected = std::expected<T, Failure>;
 /// What a command has to say: text for people, or one JSON object for machines.
 struct Answer {
   std::string text;
-  nlohmann::json json;
+  nlohmann::json json{};
+  /// The JSON object as it is to be written, instead of `json`: where payloads must stay byte for byte.
+  std::string json_text{};
   ExitCode exit_code = ExitCode::ok;  ///< `failure` where the answer itself is bad news
 };
 

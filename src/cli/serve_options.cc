@@ -39,4 +39,14 @@ Expected<config::Loaded> load_settings(const Context& context, config::Sources s
                                  .exit_code = ExitCode::wrong_usage});
 }
 
+Expected<std::string> database_for(Context& context, const config::Settings& settings) {
+  if (!settings.database.empty()) return settings.database;
+  auto url = context.database_url();
+  if (!url) return url;
+  auto connection = context.connect_to(*url);
+  if (!connection) return std::unexpected(connection.error());
+  if (const auto migrated = migrate(*connection, {}); !migrated) return std::unexpected(migrated.error());
+  return url;
+}
+
 }  // namespace faultline::cli

@@ -13,4 +13,8 @@ void add_settings(CLI::App& command, config::Sources& sources);
 /// that stands before the subcommand counts too.
 [[nodiscard]] Expected<config::Loaded> load_settings(const Context& context, config::Sources sources);
 
+/// The database that the settings name; else Faultline's own, whose schema is then brought up to date: nobody
+/// else would.
+[[nodiscard]] Expected<std::string> database_for(Context& context, const config::Settings& settings);
+
 }  // namespace faultline::cli

@@ -44,7 +44,7 @@ std::string another_value(const Setting& setting) {
   if (setting.value_name == "BOOL") return setting.default_value == "true" ? "false" : "true";
   if (setting.value_name == "N") return "77";
   if (setting.value_name == "BYTES") return "2KiB";
-  if (setting.value_name == "DURATION") return "77ms";
+  if (setting.value_name == "DURATION") return "7s";
   ADD_FAILURE() << "no other value is known for " << setting.name;
   return "";
 }

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
@@ -130,6 +131,7 @@ TEST_F(CallsTest, the_metadata_s_trace_is_for_jobs_that_name_none_and_counts_onl
 }
 
 TEST(ForeignLogTest, what_grpc_would_print_goes_to_the_log_once_a_second) {
+  grpc_init();  // before that it prints nothing at all
   std::mutex mutex;
   std::vector<std::string> lines;
   const rpc::ForeignLog log{[&](const Event& event) {
@@ -138,6 +140,8 @@ TEST(ForeignLogTest, what_grpc_would_print_goes_to_the_log_once_a_second) {
   }};
   for (int i = 0; i < 100; ++i) gpr_log(GPR_ERROR, "trouble %d", i);
   gpr_log(GPR_DEBUG, "nothing of note");
+
+  grpc_shutdown();
 
   const std::lock_guard lock{mutex};
   ASSERT_FALSE(lines.empty());

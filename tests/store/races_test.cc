@@ -966,6 +966,18 @@ TEST_F(RacesTest, requeue_and_cancel_of_a_dead_job_take_turns) {
   }
 }
 
+TEST_F(RacesTest, a_requeue_that_waits_for_a_burial_puts_the_job_back) {
+  for (const End how : kEnds) {
+    const Lease lease = new_lease();
+    auto burial = hold(settling(lease, Outcome::bury("hopeless")));
+    auto requeue = start(requeueing(lease.job));
+    EXPECT_FALSE(requeue.returned());
+    end(how);
+    EXPECT_EQ(burial.get().has_value(), how == End::commit);
+    EXPECT_EQ(must(requeue.get()), how == End::commit ? RequeueStatus::requeued : RequeueStatus::live);
+  }
+}
+
 TEST_F(RacesTest, requeue_and_purge_of_a_dead_job_take_turns) {
   for (const End how : kEnds) {
     const Lease lease = new_lease();

@@ -109,7 +109,7 @@ struct Prepared {
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::execve(prepared.path, prepared.argv, prepared.environment);
   const int problem = errno;
-  static_cast<void>(::write(prepared.problem, &problem, sizeof problem));
+  if (::write(prepared.problem, &problem, sizeof problem) < 0) ::_exit(126);
   ::_exit(127);
 }
 

@@ -63,7 +63,8 @@ Expected<Instance> Instance::take(const std::filesystem::path& data_dir) {
 
 void Instance::tell(const InstanceInfo& info) const {
   const std::string text = nlohmann::json{{"pid", info.pid}, {"http", info.http}, {"grpc", info.grpc}}.dump();
-  if (::ftruncate(file_.get(), 0) == 0) static_cast<void>(::pwrite(file_.get(), text.data(), text.size(), 0));
+  // For people: one who is refused is told less if this could not be written.
+  if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), text.data(), text.size(), 0) < 0) return;
 }
 
 }  // namespace faultline::cli

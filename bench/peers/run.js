@@ -13,8 +13,8 @@ const { Client } = require("pg");
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    jobs: { type: "string", default: "100000" },
-    rounds: { type: "string", default: "3" },
+    jobs: { type: "string", default: "30000" },
+    rounds: { type: "string", default: "1" },
     json: { type: "boolean", default: false },
   },
 });
@@ -63,31 +63,32 @@ async function main() {
   const directory = mkdtempSync(path.join(tmpdir(), "faultline-peers-"));
   chmodSync(directory, 0o711); // the server may be another user
   const pg = (verb) => execFileSync(faultline, ["pg", verb, "--data-dir", path.join(directory, "pg"), "--json"], { encoding: "utf8" });
-  const { url: base } = JSON.parse(pg("start"));
-  try {
-    const url = (name) => {
-      const changed = new URL(base.replace(/^postgresql:\/\/([^/]*@)?\//, "postgresql://$1localhost/"));
-      changed.pathname = `/${name}`;
-      return changed.toString();
-    };
-    const admin = new Client({ connectionString: base });
-    await admin.connect();
-    const rates = { faultline: [], [`graphile-worker ${version("graphile-worker")}`]: [], [`pg-boss ${version("pg-boss")}`]: [] };
-    for (let round = 0; round < rounds; round += 1) {
-      for (const name of Object.keys(rates)) {
-        const peer = name.split(" ")[0];
-        rates[name].push(peer === "faultline" ? faultlineRate(base) : await peerRate(peer, admin, url));
-      }
-    }
-    await admin.end();
-    const ours = median(rates.faultline);
-    const report = Object.entries(rates).map(([name, list]) => ({ queue: name, jobs_per_s: Math.round(median(list)), faultline_is_faster_by: ours / median(list) }));
-    if (options.json) console.log(JSON.stringify({ jobs, rounds, queues: report }));
-    else for (const row of report) console.log(`${row.queue.padEnd(24)} ${String(row.jobs_per_s).padStart(8)} jobs/s   ${row.faultline_is_faster_by.toFixed(1)}x`);
-  } finally {
+  // However it ends, also by a signal.
+  process.on("exit", () => {
     pg("stop");
     rmSync(directory, { recursive: true, force: true });
+  });
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+  const { url: base } = JSON.parse(pg("start"));
+  const url = (name) => {
+    const changed = new URL(base.replace(/^postgresql:\/\/([^/]*@)?\//, "postgresql://$1localhost/"));
+    changed.pathname = `/${name}`;
+    return changed.toString();
+  };
+  const admin = new Client({ connectionString: base });
+  await admin.connect();
+  const rates = { faultline: [], [`graphile-worker ${version("graphile-worker")}`]: [], [`pg-boss ${version("pg-boss")}`]: [] };
+  for (let round = 0; round < rounds; round += 1) {
+    for (const name of Object.keys(rates)) {
+      const peer = name.split(" ")[0];
+      rates[name].push(peer === "faultline" ? faultlineRate(base) : await peerRate(peer, admin, url));
+    }
   }
+  await admin.end();
+  const ours = median(rates.faultline);
+  const report = Object.entries(rates).map(([name, list]) => ({ queue: name, jobs_per_s: Math.round(median(list)), faultline_is_faster_by: ours / median(list) }));
+  if (options.json) console.log(JSON.stringify({ jobs, rounds, queues: report }));
+  else for (const row of report) console.log(`${row.queue.padEnd(24)} ${String(row.jobs_per_s).padStart(8)} jobs/s   ${row.faultline_is_faster_by.toFixed(1)}x`);
 }
 
 main().catch((error) => {

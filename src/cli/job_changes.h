@@ -11,7 +11,7 @@
 #include "cli/job_options.h"
 #include "cli/table_text.h"
 #include "faultline/store.h"
-#include "http/json_text.h"
+#include "http/encode.h"
 #include "service/operations.h"
 
 namespace faultline::cli {
@@ -58,24 +58,6 @@ template <std::predicate<std::span<const JobId>> F>
 
 [[nodiscard]] Failure needs_yes(std::string_view verb, const std::string& how_many);
 
-/// As the HTTP API answers a change of several jobs.
-template <class Status>
-[[nodiscard]] std::string changed_json(const service::Changed<Status>& changed) {
-  http::JsonWriter out;
-  out.begin_object().key("items").begin_array();
-  for (const auto& [id, status] : changed.items) {
-    out.begin_object();
-    out.key("id").string(id.to_string());
-    out.key("status").string(to_string(status));
-    out.end_object();
-  }
-  out.end_array();
-  out.key("matched").integer(static_cast<std::int64_t>(changed.matched));
-  out.key("changed").integer(static_cast<std::int64_t>(changed.changed));
-  out.end_object();
-  return out.take();
-}
-
 /// Changes jobs by id. What was left as it was is bad news; a single job that is not there, a failure.
 template <class Status>
 [[nodiscard]] Expected<Answer> change_by_id(Store& store, const ChangeOrder<Status>& order) {
@@ -98,7 +80,7 @@ template <class Status>
   }
   const bool all = changed.changed == order.ids.size();
   return Answer{.text = table_text(rows),
-                .json_text = changed_json(changed),
+                .json_text = http::changed_json(changed),
                 .exit_code = all ? ExitCode::ok : ExitCode::failure};
 }
 
@@ -126,7 +108,7 @@ template <class Status>
       return std::unexpected(counted.error());
     if (order.dry_run)
       return Answer{.text = std::to_string(changed.matched) + " jobs match. Nothing was changed.\n",
-                    .json_text = changed_json(changed)};
+                    .json_text = http::changed_json(changed)};
     if (changed.matched > 1) return std::unexpected(needs_yes(order.verb, "more than one job matches"));
     changed.matched = 0;
   }
@@ -140,7 +122,7 @@ template <class Status>
   }
   return Answer{.text = std::to_string(changed.matched) + " jobs matched, " +
                         std::to_string(changed.changed) + " were " + std::string{order.done} + ".\n",
-                .json_text = changed_json(changed)};
+                .json_text = http::changed_json(changed)};
 }
 
 /// Either ids or a filter.

@@ -43,4 +43,22 @@ std::string list_body(std::string_view name, const std::vector<T>& items) {
   return out.take();
 }
 
+/// What became of a change of several jobs.
+template <class Status>
+[[nodiscard]] std::string changed_json(const service::Changed<Status>& changed) {
+  JsonWriter out;
+  out.begin_object().key("items").begin_array();
+  for (const auto& [id, status] : changed.items) {
+    out.begin_object();
+    out.key("id").string(id.to_string());
+    out.key("status").string(to_string(status));
+    out.end_object();
+  }
+  out.end_array();
+  out.key("matched").integer(static_cast<std::int64_t>(changed.matched));
+  out.key("changed").integer(static_cast<std::int64_t>(changed.changed));
+  out.end_object();
+  return out.take();
+}
+
 }  // namespace faultline::http

@@ -126,20 +126,7 @@ Response page_response(std::string_view name, const std::vector<T>& items,
 
 template <class Status>
 Response changed_response(const service::Changed<Status>& changed) {
-  JsonWriter out;
-  out.begin_object();
-  out.key("items").begin_array();
-  for (const auto& [id, status] : changed.items) {
-    out.begin_object();
-    out.key("id").string(id.to_string());
-    out.key("status").string(to_string(status));
-    out.end_object();
-  }
-  out.end_array();
-  out.key("matched").integer(static_cast<std::int64_t>(changed.matched));
-  out.key("changed").integer(static_cast<std::int64_t>(changed.changed));
-  out.end_object();
-  return {.body = out.take()};
+  return {.body = changed_json(changed)};
 }
 
 /// Of a change to one job.

@@ -4,17 +4,29 @@
 #   faultline_program(faultline SOURCES main.cc DEPENDS faultline::store)   left at build/<preset>/faultline
 #   faultline_test(pg_connection_test SOURCES pg/connection_test.cc DEPENDS faultline::pg)
 
+set(FAULTLINE_DISCOVER_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/discover_suites_script.cmake")
+# What the tests of a preset need: all of them, and those of `./dev test --sanitize`.
+add_custom_target(all_tests)
+add_custom_target(sanitized_tests)
+
 add_library(faultline_options INTERFACE)
 target_include_directories(faultline_options INTERFACE "${CMAKE_SOURCE_DIR}/include" "${CMAKE_SOURCE_DIR}/src")
 # -pthread: some of what is linked asks for it, and all must be compiled alike to share precompiled headers.
 target_compile_options(faultline_options INTERFACE -pthread
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
   -Wold-style-cast -Woverloaded-virtual -Wimplicit-fallthrough
-  -Wno-missing-field-initializers  # leaving a member to its default is what designated initialisers are for
-  ${FAULTLINE_MISLEADING_WARNINGS})
+  -Wno-missing-field-initializers)  # leaving a member to its default is what designated initialisers are for
 
-# Lets `target` use a set of precompiled headers: `library` or `test`. Sources still include what they use.
-# All sources of a preset are compiled with the same flags, or g++ could not share the headers.
+# What all sources of a set are compiled with: `library`, `test`, or `cli`, which has the headers of the command line as well.
+function(faultline_compile_as target set)
+  if(FAULTLINE_SANITIZE_${set})
+    target_compile_options(${target} PRIVATE "-fsanitize=${FAULTLINE_SANITIZE_${set}}" -fno-sanitize-recover=all)
+  endif()
+  faultline_precompiled_headers(${target} ${set})
+endfunction()
+
+# Lets `target` use the precompiled headers of a set. Sources still include what they use: without precompiled headers, as
+# `./dev lint` compiles them, a missing #include shows. All sources of a set have the same flags, or they could not share them.
 function(faultline_precompiled_headers target set)
   if(NOT FAULTLINE_PRECOMPILED_HEADERS)
     return()
@@ -26,7 +38,14 @@ function(faultline_precompiled_headers target set)
     add_library(faultline_headers_${set} OBJECT "${CMAKE_BINARY_DIR}/headers/${set}.cc")
     target_link_libraries(faultline_headers_${set} PRIVATE faultline_options)
     target_precompile_headers(faultline_headers_${set} PRIVATE ${headers})
-    if(set STREQUAL "test")
+    if(FAULTLINE_SANITIZE_${set})
+      target_compile_options(faultline_headers_${set} PRIVATE
+        "-fsanitize=${FAULTLINE_SANITIZE_${set}}" -fno-sanitize-recover=all)
+    endif()
+    if(set STREQUAL "cli")
+      target_link_libraries(faultline_headers_${set} PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)
+      target_precompile_headers(faultline_headers_${set} PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp>)
+    elseif(set STREQUAL "test")
       target_link_libraries(faultline_headers_${set} PRIVATE GTest::gtest GTest::gmock)
       target_precompile_headers(faultline_headers_${set} PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
     endif()
@@ -34,42 +53,70 @@ function(faultline_precompiled_headers target set)
   target_precompile_headers(${target} REUSE_FROM faultline_headers_${set})
 endfunction()
 
+# Sources are compiled several at a time; one whose names clash with its neighbours' is named ALONE as well.
+function(faultline_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 function(faultline_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;ALONE" ${ARGN})
   add_library(faultline_${name} STATIC ${ARG_SOURCES})
   add_library(faultline::${name} ALIAS faultline_${name})
   target_link_libraries(faultline_${name} PUBLIC faultline_options ${ARG_DEPENDS})
-  faultline_precompiled_headers(faultline_${name} library)
+  faultline_compile_alone(${ARG_ALONE})
+  faultline_compile_as(faultline_${name} library)
 endfunction()
 
 function(faultline_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE faultline_options ${ARG_DEPENDS})
-  faultline_precompiled_headers(${name} library)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+  faultline_compile_as(${name} cli)
+  # Every command is a small world of the same names: list, show, Request.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 endfunction()
 
-# Every test case is a ctest test of its own and may use the run's PostgreSQL server (tests/support/database.h).
+# A test program. Its suites are ctest tests, each a process of its own that may use the run's PostgreSQL server
+# (tests/support/database.h).
+# SANITIZE address thread: which sanitizers look at it in `./dev test --sanitize`; in `./dev test --all` every one does that
+# the labels leave.
 # LABELS plain_only: nothing of ours runs in it that a sanitizer could look at. LABELS single_threaded: nothing for
 # ThreadSanitizer. LABELS foreign_threads: it runs in gRPC's threads, which ThreadSanitizer cannot see into. There such a
-# test is not even built by default.
+# test is not built.
 # LABELS safety: it says what must never happen, and gets no second chance from ./dev.
-# Few programs with many sources: under a sanitizer, linking takes longer than compiling.
 function(faultline_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS;SANITIZE;ALONE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE faultline_options ${ARG_DEPENDS} faultline_test_support)
-  faultline_precompiled_headers(${name} test)
+  faultline_compile_alone(${ARG_ALONE})
+  faultline_compile_as(${name} test)
   if((FAULTLINE_SANITIZE AND "plain_only" IN_LIST ARG_LABELS)
      OR (FAULTLINE_SANITIZE STREQUAL "thread" AND ("single_threaded" IN_LIST ARG_LABELS OR "foreign_threads" IN_LIST ARG_LABELS)))
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
-  set(common DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 FIXTURES_REQUIRED test_server)
-  # The other labels have had their effect. (Several could not be handed on here.)
+  add_dependencies(all_tests ${name})
+  set(labels ${name})
   if("safety" IN_LIST ARG_LABELS)
-    list(APPEND common LABELS safety)
+    list(APPEND labels safety)
   endif()
-  gtest_discover_tests(${name} ${common})
+  foreach(sanitizer IN LISTS ARG_SANITIZE)
+    if(FAULTLINE_SANITIZE MATCHES "${sanitizer}")
+      list(APPEND labels sanitize)
+      add_dependencies(sanitized_tests ${name})
+    endif()
+  endforeach()
+  faultline_discover_suites(${name} ${labels})
+endfunction()
+
+# Registers the suites of a test program with ctest once it is built: several cases in a process cost less than a process
+# for each, and no case of one suite sees another suite's process.
+function(faultline_discover_suites name)
+  set(found "${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake")
+  add_custom_command(TARGET ${name} POST_BUILD
+    COMMAND "${CMAKE_COMMAND}" -P "${FAULTLINE_DISCOVER_SCRIPT}" "$<TARGET_FILE:${name}>" "${found}" ${ARGN}
+    VERBATIM)
+  set(include "${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake")
+  file(WRITE "${include}" "if(EXISTS \"${found}\")\n  include(\"${found}\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include}")
 endfunction()

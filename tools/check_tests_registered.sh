@@ -9,11 +9,13 @@ root=$(cd "${2:-$here/..}" && pwd)
 # shellcheck source=tools/lib.sh
 . "$here/lib.sh"
 
+# Sources that are compiled several at a time stand in a file that includes them.
+compiled=$(cat "$build/compile_commands.json"; find "$build" -path '*/Unity/unity_*_cxx.cxx' -exec cat {} +)
 ctest_files=$(find "$build" -name CTestTestfile.cmake -exec cat {} +)
 is_registered() {
   local file=$1 name
   case $file in
-    *.cc) grep -qF "\"file\": \"$root/$file\"" "$build/compile_commands.json" ;;
+    *.cc) grep -qE "(\"file\": |#include )\"$root/${file//./\\.}\"" <<<"$compiled" ;;
     *.spec)
       name=$(basename "$file" .spec)
       grep -qE "(^|[^A-Za-z0-9_])$name(\.spec)?([^A-Za-z0-9_]|\$)" <<<"$ctest_files"

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "bench/bench_database.h"
 #include "bench/report.h"
-#include "bench/server.h"
 #include "bench/workload.h"
 
 namespace faultline::bench {
@@ -16,6 +16,6 @@ struct EnqueueOptions {
 };
 
 /// How fast a producer adds jobs: on several connections, each batch a commit.
-[[nodiscard]] Report enqueue(Server& server, const EnqueueOptions& options, const Say& say);
+[[nodiscard]] Report enqueue(BenchDatabase& database, const EnqueueOptions& options, const Say& say);
 
 }  // namespace faultline::bench

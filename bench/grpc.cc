@@ -1,27 +1,29 @@
 #include "bench/grpc.h"
 
-#include "bench/front.h"
+#include "bench/bench_server.h"
 #include "bench/latency.h"
 
 namespace faultline::bench {
 
-Report grpc(Server& server, const GrpcOptions& options, const Say& say) {
-  const Front front{server.dsn()};
-  DrainOptions direct{.jobs = options.jobs, .fleet = options.fleet};
+Report grpc(BenchDatabase& database, const GrpcOptions& options, const Say& say) {
+  const BenchServer server{database.dsn()};
+  DrainOptions direct{.jobs = options.jobs, .worker_pool = options.worker_pool};
   DrainOptions remote = direct;
-  remote.fleet.server = front.url();
+  remote.worker_pool.server = server.url();
   const Compared rates = in_turns(
       options.rounds,
       [&] {
         say("working " + std::to_string(options.jobs) +
             " jobs through the server, then as many on the database");
-        return drain_once(server, remote);
+        return drain_once(database, remote);
       },
-      [&] { return drain_once(server, direct); });
-  server.clear();
+      [&] { return drain_once(database, direct); });
+  database.clear();
   say("one job at a time, through the server and on the database");
-  const auto remote_ms = latencies(server, {.jobs = options.latency_jobs, .fleet = remote.fleet});
-  const auto direct_ms = latencies(server, {.jobs = options.latency_jobs, .fleet = direct.fleet});
+  const auto remote_ms =
+      latencies(database, {.jobs = options.latency_jobs, .worker_pool = remote.worker_pool});
+  const auto direct_ms =
+      latencies(database, {.jobs = options.latency_jobs, .worker_pool = direct.worker_pool});
   Report report{"grpc: remote workers with handlers that do nothing, server and workers in one process"};
   report.add_number("jobs_per_s", rates.ours, 0, "through StreamJobs and ReportResult, to the last commit")
       .add_number("direct_jobs_per_s", rates.other, 0, "the same workers on the database")
@@ -33,7 +35,7 @@ Report grpc(Server& server, const GrpcOptions& options, const Say& say) {
       .add_number("direct_p99_ms", quantile(direct_ms, 0.99), 3)
       .add("jobs", options.jobs)
       .add("rounds", options.rounds);
-  add_to(report, options.fleet);
+  add_to(report, options.worker_pool);
   return report;
 }
 

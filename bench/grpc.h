@@ -10,11 +10,11 @@ struct GrpcOptions {
   std::size_t jobs = 100'000;
   std::size_t rounds = 1;
   std::size_t latency_jobs = 200;
-  FleetOptions fleet;
+  WorkerPoolOptions worker_pool;
 };
 
 /// How fast remote workers empty a full queue through a server, and how soon a job begins, beside workers on
 /// the database.
-[[nodiscard]] Report grpc(Server& server, const GrpcOptions& options, const Say& say);
+[[nodiscard]] Report grpc(BenchDatabase& database, const GrpcOptions& options, const Say& say);
 
 }  // namespace faultline::bench

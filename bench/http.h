@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "bench/bench_database.h"
 #include "bench/report.h"
-#include "bench/server.h"
 #include "bench/workload.h"
 
 namespace faultline::bench {
@@ -16,6 +16,6 @@ struct HttpOptions {
 };
 
 /// How fast jobs are added over HTTP, each request waiting for its commit, beside a plain INSERT for each.
-[[nodiscard]] Report http(Server& server, const HttpOptions& options, const Say& say);
+[[nodiscard]] Report http(BenchDatabase& database, const HttpOptions& options, const Say& say);
 
 }  // namespace faultline::bench

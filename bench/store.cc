@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "bench/floor.h"
+#include "bench/baseline.h"
 #include "faultline/store.h"
 #include "pg/binary_copy.h"
 
@@ -15,13 +15,13 @@ using nlohmann::json;
 
 class StoreBench {
  public:
-  StoreBench(Server& server, const StoreBenchOptions& options, const Say& say)
-      : server_(server), floor_(server), rounds_(options.rounds), scale_(options.scale), say_(say) {}
+  StoreBench(BenchDatabase& database, const StoreBenchOptions& options, const Say& say)
+      : database_(database), baseline_(database), rounds_(options.rounds), scale_(options.scale), say_(say) {}
 
   json run() {
     json report;
     report["claim_settle_jobs_per_s"] = grid();
-    for (const std::size_t batch : {100U, 500U}) compare_with_floor(report, batch);
+    for (const std::size_t batch : {100U, 500U}) compare_with_baseline(report, batch);
     compare_enqueue(report);
     compare_snapshot(report);
     compare_retained(report);
@@ -34,7 +34,7 @@ class StoreBench {
     return std::max<std::size_t>(static_cast<std::size_t>(std::ceil(scale_ * static_cast<double>(jobs))), 1);
   }
 
-  Store open(std::size_t connections) const { return open(connections, server_.dsn()); }
+  Store open(std::size_t connections) const { return open(connections, database_.dsn()); }
   static Store open(std::size_t connections, const std::string& dsn) {
     return must(Store::open(
         {.database = dsn, .connections_max = connections, .call_timeout = std::chrono::minutes{5}}));
@@ -76,7 +76,7 @@ class StoreBench {
   }
 
   double measured_drain(std::size_t connections, std::size_t batch, std::size_t jobs) {
-    server_.clear();
+    database_.clear();
     Store store = open(connections);
     fill(store, jobs);
     return drain(store, connections, batch);
@@ -87,55 +87,55 @@ class StoreBench {
     for (const std::size_t batch : {1U, 10U, 100U, 500U}) {
       for (const std::size_t connections : {1U, 2U, 4U, 8U}) {
         const double ours = measured_drain(connections, batch, jobs_for(batch));
-        floor_.fill(jobs_for(batch));
-        const double floor = floor_.drain(connections, batch);
+        baseline_.fill(jobs_for(batch));
+        const double baseline = baseline_.drain(connections, batch);
         rows.push_back({{"batch", batch},
                         {"connections", connections},
                         {"store", std::round(ours)},
-                        {"floor", std::round(floor)}});
+                        {"baseline", std::round(baseline)}});
         say_("batch " + std::to_string(batch) + ", " + std::to_string(connections) +
-             " connections: " + std::to_string(static_cast<long>(ours)) + " jobs/s, floor " +
-             std::to_string(static_cast<long>(floor)));
+             " connections: " + std::to_string(static_cast<long>(ours)) + " jobs/s, baseline " +
+             std::to_string(static_cast<long>(baseline)));
       }
     }
     return rows;
   }
 
   /// Claim and settle as a worker does them, each settlement and the next claim in one commit (exchange), and
-  /// apart, each beside the floor. Rounds are taken in turns, and a ratio is the median of the rounds'
+  /// apart, each beside the baseline. Rounds are taken in turns, and a ratio is the median of the rounds'
   /// ratios: what disturbs the machine disturbs all.
-  void compare_with_floor(json& report, std::size_t batch) {
+  void compare_with_baseline(json& report, std::size_t batch) {
     constexpr std::size_t connections = 4;
     const std::size_t jobs = scaled(120'000);
     std::vector<double> together;
     std::vector<double> apart;
-    std::vector<double> floors;
+    std::vector<double> baselines;
     std::vector<double> together_ratios;
     std::vector<double> apart_ratios;
     for (std::size_t round = 0; round < rounds_; ++round) {
       apart.push_back(measured_drain(connections, batch, jobs));
-      floor_.fill(jobs);
-      floors.push_back(floor_.drain(connections, batch));
-      server_.clear();
+      baseline_.fill(jobs);
+      baselines.push_back(baseline_.drain(connections, batch));
+      database_.clear();
       Store store = open(connections);
       fill(store, jobs);
       together.push_back(drain_by_exchange(store, connections, batch));
-      together_ratios.push_back(together.back() / floors.back());
-      apart_ratios.push_back(apart.back() / floors.back());
+      together_ratios.push_back(together.back() / baselines.back());
+      apart_ratios.push_back(apart.back() / baselines.back());
     }
     const std::string suffix = std::to_string(batch);
     report["claim_settle_" + suffix + "_jobs_per_s"] = std::round(median(together));
     report["claim_then_settle_" + suffix + "_jobs_per_s"] = std::round(median(apart));
-    report["floor_" + suffix + "_jobs_per_s"] = std::round(median(floors));
-    report["claim_settle_vs_floor_" + suffix] = median(together_ratios);
-    report["claim_then_settle_vs_floor_" + suffix] = median(apart_ratios);
-    say_("batch " + suffix + ": " + std::to_string(median(together_ratios)) + " of the floor, apart " +
+    report["baseline_" + suffix + "_jobs_per_s"] = std::round(median(baselines));
+    report["claim_settle_vs_baseline_" + suffix] = median(together_ratios);
+    report["claim_then_settle_vs_baseline_" + suffix] = median(apart_ratios);
+    say_("batch " + suffix + ": " + std::to_string(median(together_ratios)) + " of the baseline, apart " +
          std::to_string(median(apart_ratios)));
   }
 
   /// A plain COPY of the same rows into the same table.
   double raw_copy(std::size_t jobs) {
-    pg::Connection connection = server_.connect();
+    pg::Connection connection = database_.connect();
     std::size_t left = jobs;
     bool first = true;
     std::uint64_t number = 0x0190'0000'0000ULL << 16U;
@@ -175,7 +175,7 @@ class StoreBench {
     std::vector<double> ratios;
     std::vector<double> batches;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      server_.clear();
+      database_.clear();
       Store store = open(1);
       bool filled = false;
       ours.push_back(measure(1, [&](std::size_t) -> std::size_t {
@@ -183,9 +183,9 @@ class StoreBench {
         fill(store, jobs);
         return jobs;
       }));
-      server_.clear();
+      database_.clear();
       raw.push_back(raw_copy(jobs));
-      server_.clear();
+      database_.clear();
       const std::vector<NewJob> batch(1'000, bench_job());
       std::size_t sent = 0;
       batches.push_back(measure(1, [&](std::size_t) -> std::size_t {
@@ -195,7 +195,7 @@ class StoreBench {
       }));
       ratios.push_back(ours.back() / raw.back());
     }
-    server_.clear();
+    database_.clear();
     report["enqueue_bulk_jobs_per_s"] = std::round(median(ours));
     report["enqueue_batch_1000_jobs_per_s"] = std::round(median(batches));
     report["raw_copy_jobs_per_s"] = std::round(median(raw));
@@ -216,13 +216,13 @@ class StoreBench {
     std::vector<double> held;
     std::vector<double> ratios;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      server_.clear();
-      plain.push_back(long_drain(jobs, server_.dsn()));
-      server_.clear();
-      pg::Connection holder = server_.connect();
+      database_.clear();
+      plain.push_back(long_drain(jobs, database_.dsn()));
+      database_.clear();
+      pg::Connection holder = database_.connect();
       must(holder.exec_script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM faultline.jobs",
                               in_time()));
-      held.push_back(long_drain(jobs, server_.dsn()));
+      held.push_back(long_drain(jobs, database_.dsn()));
       must(holder.exec_script("ROLLBACK", in_time()));
       ratios.push_back(held.back() / plain.back());
     }
@@ -235,15 +235,15 @@ class StoreBench {
   /// Two databases that differ by a million finished jobs, drained in turns.
   void compare_retained(json& report) {
     const std::size_t jobs = scaled(100'000);
-    const std::string with_retained = server_.make_database();
+    const std::string with_retained = database_.make_database();
     retain(with_retained, scaled(1'000'000));
     pg::Connection connection = must(pg::Connection::open({.dsn = with_retained}, in_time()));
     std::vector<double> plain;
     std::vector<double> retained;
     std::vector<double> ratios;
     for (std::size_t round = 0; round < rounds_; ++round) {
-      server_.clear();
-      plain.push_back(long_drain(jobs, server_.dsn()));
+      database_.clear();
+      plain.push_back(long_drain(jobs, database_.dsn()));
       must(connection.exec_script("VACUUM ANALYZE faultline.jobs", in_time()));
       retained.push_back(long_drain(jobs, with_retained));
       ratios.push_back(retained.back() / plain.back());
@@ -251,7 +251,7 @@ class StoreBench {
     report["retained_jobs_per_s"] = std::round(median(retained));
     report["retained_vs_plain"] = median(ratios);
     say_("with a million finished jobs: " + std::to_string(median(ratios)) + " of without");
-    server_.clear();
+    database_.clear();
   }
 
   void enqueue_million(json& report) {
@@ -261,8 +261,8 @@ class StoreBench {
     report["enqueue_million_memory_growth_kib"] = peak_memory_kib() - before;
   }
 
-  Server& server_;
-  Floor floor_;
+  BenchDatabase& database_;
+  Baseline baseline_;
   std::size_t rounds_;
   double scale_;
   const Say& say_;
@@ -270,8 +270,8 @@ class StoreBench {
 
 }  // namespace
 
-nlohmann::json compare_store(Server& server, const StoreBenchOptions& options, const Say& say) {
-  return StoreBench{server, options, say}.run();
+nlohmann::json compare_store(BenchDatabase& database, const StoreBenchOptions& options, const Say& say) {
+  return StoreBench{database, options, say}.run();
 }
 
 void retain(const std::string& dsn, std::size_t jobs) {

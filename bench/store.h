@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/server.h"
+#include "bench/bench_database.h"
 #include "bench/workload.h"
 
 namespace faultline::bench {
@@ -16,8 +16,9 @@ struct StoreBenchOptions {
   double scale = 1.0;      ///< of the numbers of jobs
 };
 
-/// The store without the worker runtime beside a hand-written floor.
-[[nodiscard]] nlohmann::json compare_store(Server& server, const StoreBenchOptions& options, const Say& say);
+/// The store without the worker runtime beside a hand-written baseline.
+[[nodiscard]] nlohmann::json compare_store(BenchDatabase& database, const StoreBenchOptions& options,
+                                           const Say& say);
 
 /// Puts finished jobs in the ledger, by SQL.
 void retain(const std::string& dsn, std::size_t jobs);

@@ -3,19 +3,19 @@
 #include <atomic>
 #include <thread>
 
-#include "bench/floor.h"
+#include "bench/baseline.h"
 #include "bench/store.h"
 #include "faultline/client.h"
 
 namespace faultline::bench {
 namespace {
 
-constexpr std::size_t kFloorBatch = 500;
+constexpr std::size_t kBaselineBatch = 500;
 
 /// A snapshot that is held keeps every dead row and index entry in place.
 class HeldSnapshot {
  public:
-  explicit HeldSnapshot(const Server& server) : connection_(server.connect()) {
+  explicit HeldSnapshot(const BenchDatabase& database) : connection_(database.connect()) {
     must(connection_.exec_script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM faultline.jobs",
                                  in_time()));
   }
@@ -24,17 +24,17 @@ class HeldSnapshot {
   pg::Connection connection_;
 };
 
-double sustain(Server& server, const SustainedOptions& options) {
-  auto client = must(Client::open({.database = server.dsn(), .connections_max = options.producers}));
-  Fleet fleet{server.dsn(), options.fleet, [](Context&) {}};
-  fleet.start();
+double sustain(BenchDatabase& database, const SustainedOptions& options) {
+  auto client = must(Client::open({.database = database.dsn(), .connections_max = options.producers}));
+  WorkerPool worker_pool{database.dsn(), options.worker_pool, [](Context&) {}};
+  worker_pool.start();
   const std::vector<NewJob> batch(options.batch, bench_job());
   std::atomic<std::uint64_t> added{0};
   const auto begun = Clock::now();
   const auto end = begun + options.time;
   (void)measure(options.producers, [&](std::size_t) -> std::size_t {
     if (Clock::now() >= end) return 0;
-    if (added - fleet.settled() < options.backlog_max) {
+    if (added - worker_pool.settled() < options.backlog_max) {
       added += batch.size();
       must(client.enqueue(batch));
     } else {
@@ -42,46 +42,46 @@ double sustain(Server& server, const SustainedOptions& options) {
     }
     return 1;
   });
-  const std::uint64_t settled = fleet.settled();
+  const std::uint64_t settled = worker_pool.settled();
   const std::chrono::duration<double> took = Clock::now() - begun;
-  fleet.wait_for_settled(added);
-  fleet.stop();
+  worker_pool.wait_for_settled(added);
+  worker_pool.stop();
   return static_cast<double>(settled) / took.count();
 }
 
 }  // namespace
 
-Report sustained(Server& server, const SustainedOptions& options, const Say& say) {
-  Floor floor{server};
+Report sustained(BenchDatabase& database, const SustainedOptions& options, const Say& say) {
+  Baseline baseline{database};
   if (options.retained > 0) {
     say("putting " + std::to_string(options.retained) + " finished jobs in the ledgers");
-    retain(server.dsn(), options.retained);
-    floor.retain(options.retained);
+    retain(database.dsn(), options.retained);
+    baseline.retain(options.retained);
   }
   std::optional<HeldSnapshot> snapshot;
-  const std::size_t connections = options.fleet.workers * options.fleet.connections;
-  if (options.snapshot) snapshot.emplace(server);
+  const std::size_t connections = options.worker_pool.workers * options.worker_pool.connections;
+  if (options.snapshot) snapshot.emplace(database);
   say("adding and working jobs for " + std::to_string(options.time.count()) + " s, then as long by hand");
-  const double ours = sustain(server, options);
-  const double by_hand = floor.sustained({.producers = options.producers,
-                                          .producer_batch = options.batch,
-                                          .consumers = connections,
-                                          .consumer_batch = kFloorBatch,
-                                          .backlog_max = options.backlog_max,
-                                          .time = options.time});
+  const double ours = sustain(database, options);
+  const double by_hand = baseline.sustained({.producers = options.producers,
+                                             .producer_batch = options.batch,
+                                             .consumers = connections,
+                                             .consumer_batch = kBaselineBatch,
+                                             .backlog_max = options.backlog_max,
+                                             .time = options.time});
   Report report{"sustained: jobs are added and worked at the same time, with handlers that do nothing"};
   report.add_number("jobs_per_s", ours, 0, "added, worked and settled")
-      .add_number("floor_jobs_per_s", by_hand, 0,
-                  "the same by hand, claiming batches of " + std::to_string(kFloorBatch) + " on " +
+      .add_number("baseline_jobs_per_s", by_hand, 0,
+                  "the same by hand, claiming batches of " + std::to_string(kBaselineBatch) + " on " +
                       std::to_string(connections) + " connections")
-      .add_number("vs_floor", ours / by_hand, 3)
+      .add_number("vs_baseline", ours / by_hand, 3)
       .add("seconds", options.time.count())
       .add("snapshot", options.snapshot, "whether one was held all the time")
       .add("retained", options.retained, "finished jobs in both ledgers beforehand")
       .add("producers", options.producers)
       .add("batch", options.batch)
       .add("backlog_max", options.backlog_max);
-  add_to(report, options.fleet);
+  add_to(report, options.worker_pool);
   return report;
 }
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstddef>
 
-#include "bench/fleet.h"
-#include "bench/server.h"
+#include "bench/bench_database.h"
+#include "bench/worker_pool.h"
 #include "bench/workload.h"
 
 namespace faultline::bench {
@@ -16,10 +16,10 @@ struct SustainedOptions {
   std::size_t producers = 1;         ///< threads that add jobs
   std::size_t batch = 1'000;         ///< jobs that a producer adds at once
   std::size_t backlog_max = 20'000;  ///< producers wait while so many jobs are not settled
-  FleetOptions fleet;
+  WorkerPoolOptions worker_pool;
 };
 
 /// How many jobs a second go all the way while others are added.
-[[nodiscard]] Report sustained(Server& server, const SustainedOptions& options, const Say& say);
+[[nodiscard]] Report sustained(BenchDatabase& database, const SustainedOptions& options, const Say& say);
 
 }  // namespace faultline::bench

@@ -9,7 +9,7 @@
 include(CMakePackageConfigHelpers)
 
 set(objects "")
-foreach(folder base metrics trace pg sql schema store client watchdog link proto wire remote worker)
+foreach(folder base metrics trace pg sql schema store client watchdog worker proto wire remote)
   list(APPEND objects $<TARGET_OBJECTS:faultline_${folder}>)
 endforeach()
 set(exports "${CMAKE_CURRENT_LIST_DIR}/package/exports.map")

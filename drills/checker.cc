@@ -119,7 +119,7 @@ class Check {
     std::vector<Findings::Evidence> evidence = findings_.evidence;
     for (const LateWrite& late : history_.late_writes) {
       const std::string what = "the late " + std::string{to_string(late.verb)} + " of " + who(late.lease) +
-                               ", " + std::string{to_string(late.comeback.place)};
+                               ", " + std::string{to_string(late.comeback.timing)};
       if (late.reply.status == Verdict::Status::committed) {
         ++verdict_.accepted;
         violated(Kind::stale_accepted, what + ", was accepted");
@@ -150,11 +150,11 @@ class Check {
 
   [[nodiscard]] bool is_a_right_answer(const LateWrite& late) const {
     const Stale& stale = late.reply.stale;
-    return std::ranges::any_of(sights_of(late.comeback), [&](const Sight& sight) {
+    return std::ranges::any_of(expected_refusals(late.comeback), [&](const ExpectedRefusal& refusal) {
       const auto holder =
-          sight.holder ? std::optional{history_.leases.at(*sight.holder).worker} : std::nullopt;
-      return stale.reason == sight.reason && stale.current_worker == holder &&
-             stale.current_token == history_.leases.at(sight.newest).token;
+          refusal.holder ? std::optional{history_.leases.at(*refusal.holder).worker} : std::nullopt;
+      return stale.reason == refusal.reason && stale.current_worker == holder &&
+             stale.current_token == history_.leases.at(refusal.newest).token;
     });
   }
 

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "drills/audit.h"
-#include "drills/lane.h"
 #include "drills/must.h"
 #include "drills/race.h"
+#include "drills/race_environment.h"
 #include "schema/scratch_databases.h"
 
 namespace faultline::drills {
@@ -22,17 +22,17 @@ constexpr std::chrono::milliseconds kProgressEvery{100};
 /// The late writer acted before the other side did, as far as its answer shows.
 bool came_first(const LateWrite& late) {
   const Stale& stale = late.reply.stale;
-  switch (late.comeback.place) {
-    case Place::against_claim:
+  switch (late.comeback.timing) {
+    case Timing::against_claim:
       return !stale.current_worker;
-    case Place::against_sweep:
+    case Timing::against_sweep:
       return stale.current_worker.has_value();
     default:
       return stale.current_state == JobState::running;
   }
 }
 
-std::size_t lanes_for(std::size_t runs) {
+std::size_t threads_for(std::size_t runs) {
   // Each has a dozen connections, and a server has a hundred for everybody.
   const std::size_t most =
       std::clamp<std::size_t>(2 * std::size_t{std::thread::hardware_concurrency()}, 1, 4);
@@ -52,11 +52,11 @@ class LeaseRaces {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     };
     report_.seed = options_.seed;
-    report_.lanes = lanes_for(options_.runs);
-    running_ = report_.lanes;
+    report_.threads = threads_for(options_.runs);
+    running_ = report_.threads;
     {
-      std::vector<std::jthread> lanes;
-      for (std::size_t i = 0; i < report_.lanes; ++i) lanes.emplace_back([&] { run_lane(); });
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < report_.threads; ++i) threads.emplace_back([&] { run_races(); });
       wait(seconds);
     }
     if (problem_) std::rethrow_exception(problem_);
@@ -83,11 +83,11 @@ class LeaseRaces {
     }
   }
 
-  void run_lane() {
+  void run_races() {
     try {
-      Lane lane{scratch_.create()};
-      while (const auto number = next_race()) race(lane, *number);
-      const DatabaseTotals totals = read_totals(lane.auditor);
+      RaceEnvironment environment{scratch_.create()};
+      while (const auto number = next_race()) race(environment, *number);
+      const DatabaseTotals totals = read_totals(environment.auditor);
       const std::lock_guard lock{mutex_};
       totals_ += totals;
     } catch (...) {
@@ -105,9 +105,9 @@ class LeaseRaces {
     return begun_++;
   }
 
-  void race(Lane& lane, std::size_t number) {
-    const RaceHistory history = run_race(lane, make_schedule(seed_of_race(options_.seed, number)));
-    const Findings findings = read_findings(lane.auditor, history.job);
+  void race(RaceEnvironment& environment, std::size_t number) {
+    const RaceHistory history = run_race(environment, make_schedule(seed_of_race(options_.seed, number)));
+    const Findings findings = read_findings(environment.auditor, history.job);
     const RaceVerdict verdict = check(history, findings);
     std::vector<std::string> lines;
     if (options_.on_trace) lines = trace_of(history, number);
@@ -167,11 +167,11 @@ void LeaseRaceReport::add(const RaceHistory& history, const RaceVerdict& verdict
   stale_blocked += verdict.blocked;
   stale_accepted += verdict.accepted;
   for (const LateWrite& late : history.late_writes) {
-    const std::string place{to_string(late.comeback.place)};
+    const std::string timing{to_string(late.comeback.timing)};
     ++by_verb[std::string{to_string(late.verb)}];
-    ++by_place[place];
-    if (!is_concurrent(late.comeback.place)) continue;
-    FinishLine& line = finish_lines[place];
+    ++by_timing[timing];
+    if (!is_concurrent(late.comeback.timing)) continue;
+    FinishLine& line = finish_lines[timing];
     ++(came_first(late) ? line.late_first : line.late_second);
   }
   if (verdict.violations.empty()) return;

@@ -29,7 +29,7 @@ struct FinishLine {
 /// What all races showed.
 struct LeaseRaceReport {
   std::uint64_t seed = 0;
-  std::size_t lanes = 0;
+  std::size_t threads = 0;
   std::size_t runs = 0;
   std::size_t races = 0;  ///< runs in which a reclaim did occur
   std::size_t successes = 0;
@@ -40,8 +40,8 @@ struct LeaseRaceReport {
   std::size_t stale_accepted = 0;
   std::size_t shapes = 0;  ///< different ones: who comes back when, with what
   std::map<std::string, std::size_t> by_verb;
-  std::map<std::string, std::size_t> by_place;
-  std::map<std::string, FinishLine> finish_lines;  ///< by place
+  std::map<std::string, std::size_t> by_timing;
+  std::map<std::string, FinishLine> finish_lines;  ///< by timing
   double seconds = 0;
   std::size_t violations = 0;
   std::vector<BrokenRace> broken;  ///< the first of them

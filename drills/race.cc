@@ -96,28 +96,29 @@ struct BrokenOff {};
 
 class Race {
  public:
-  Race(Lane& lane, const Schedule& schedule) : lane_(lane), history_{.schedule = schedule} {}
+  Race(RaceEnvironment& environment, const Schedule& schedule)
+      : environment_(environment), history_{.schedule = schedule} {}
 
   RaceHistory run() {
     try {
       play();
     } catch (const BrokenOff&) {
-      lane_.use_another_queue();
+      environment_.use_another_queue();
     }
     return std::move(history_);
   }
 
  private:
   void play() {
-    history_.job = must(lane_.watchdog.enqueue({.queue = lane_.queue,
-                                                .kind = std::string{kRaceKind},
-                                                .priority = schedule().priority,
-                                                .lease_ttl = schedule().lease_ttl}))
+    history_.job = must(environment_.watchdog.enqueue({.queue = environment_.queue,
+                                                       .kind = std::string{kRaceKind},
+                                                       .priority = schedule().priority,
+                                                       .lease_ttl = schedule().lease_ttl}))
                        .job;
     for (std::size_t worker = 0; worker <= schedule().finisher(); ++worker) {
-      alongside(worker, Place::against_claim, [&] { claim(worker); });
+      alongside(worker, Timing::against_claim, [&] { claim(worker); });
       work(worker);
-      come_back(worker, Place::while_running);
+      come_back(worker, Timing::while_running);
       if (worker == schedule().finisher())
         finish(worker);
       else
@@ -137,7 +138,7 @@ class Race {
                 .worker = std::move(worker),
                 .job = history_.job,
                 .token = token,
-                .queue = lane_.queue,
+                .queue = environment_.queue,
                 .kind = std::string{kRaceKind},
                 .fields = std::move(fields)};
     const std::lock_guard lock{mutex_};
@@ -148,8 +149,8 @@ class Race {
     const Deadline deadline = Deadline::clock::now() + kPatience;
     while (Deadline::clock::now() < deadline) {
       // A late writer may hold the row for a moment: then it is passed over.
-      const auto claimed =
-          must(lane_.workers.at(worker).claim({.queue = lane_.queue, .worker = worker_name(worker)}));
+      const auto claimed = must(environment_.workers.at(worker).claim(
+          {.queue = environment_.queue, .worker = worker_name(worker)}));
       if (claimed.empty() && !broken_) continue;
       if (claimed.empty()) throw BrokenOff{};
       const ClaimedJob& job = claimed.front();
@@ -167,9 +168,9 @@ class Race {
   void work(std::size_t worker) {
     const Tenure& tenure = schedule().tenures.at(worker);
     const Lease& lease = history_.leases.at(worker);
-    Store& store = lane_.workers.at(worker);
+    Store& store = environment_.workers.at(worker);
     for (int beat = 0; beat < tenure.beats; ++beat) {
-      lane_.clock.set(expires_at_ - schedule().lease_ttl / 2);
+      environment_.clock.set(expires_at_ - schedule().lease_ttl / 2);
       const Beat answer = must(store.heartbeat({&lease, 1})).at(0);
       if (answer.status != Beat::Status::renewed) throw DrillError("a good lease was not renewed");
       expires_at_ = answer.lease_expires_at;
@@ -189,12 +190,12 @@ class Race {
 
   void lose_lease(std::size_t worker) {
     const Tenure& tenure = schedule().tenures.at(worker);
-    lane_.clock.set(expires_at_ + tenure.overshoot);
-    come_back(worker, Place::before_sweep);
-    alongside(worker, Place::against_sweep, [&] {
-      sweep(worker, tenure.swept_by_successor ? lane_.workers.at(worker + 1) : lane_.watchdog);
+    environment_.clock.set(expires_at_ + tenure.overshoot);
+    come_back(worker, Timing::before_sweep);
+    alongside(worker, Timing::against_sweep, [&] {
+      sweep(worker, tenure.swept_by_successor ? environment_.workers.at(worker + 1) : environment_.watchdog);
     });
-    come_back(worker, Place::after_sweep);
+    come_back(worker, Timing::after_sweep);
   }
 
   void sweep(std::size_t worker, Store& store) {
@@ -214,17 +215,17 @@ class Race {
 
   void finish(std::size_t worker) {
     history_.result = "by " + worker_name(worker);
-    alongside(worker, Place::against_commit, [&] { commit(worker); });
-    come_back(worker, Place::after_commit);
+    alongside(worker, Timing::against_commit, [&] { commit(worker); });
+    come_back(worker, Timing::after_commit);
   }
 
   void commit(std::size_t worker) {
     const Lease& lease = history_.leases.at(worker);
-    Store& store = lane_.workers.at(worker);
+    Store& store = environment_.workers.at(worker);
     if (schedule().finish == Finish::exchange) {
       const Settlement settlement{.lease = lease, .outcome = Outcome::success(history_.result)};
       const auto answer =
-          must(store.exchange({&settlement, 1}, {.queue = lane_.queue, .worker = lease.worker}));
+          must(store.exchange({&settlement, 1}, {.queue = environment_.queue, .worker = lease.worker}));
       history_.finish = to_reply(answer.verdicts.at(0));
     } else if (schedule().finish == Finish::transact) {
       history_.finish = transact(store, lease, history_.result);
@@ -236,15 +237,15 @@ class Race {
          lease.worker, lease.token, {{"outcome", "succeeded"}});
   }
 
-  [[nodiscard]] std::vector<const Comeback*> comebacks_at(std::size_t tenure, Place place) const {
+  [[nodiscard]] std::vector<const Comeback*> comebacks_at(std::size_t tenure, Timing timing) const {
     std::vector<const Comeback*> found;
     for (const Comeback& comeback : schedule().comebacks)
-      if (comeback.tenure == tenure && comeback.place == place) found.push_back(&comeback);
+      if (comeback.tenure == tenure && comeback.timing == timing) found.push_back(&comeback);
     return found;
   }
 
-  void come_back(std::size_t tenure, Place place) {
-    for (const Comeback* comeback : comebacks_at(tenure, place)) write_all(*comeback, lease_of(*comeback));
+  void come_back(std::size_t tenure, Timing timing) {
+    for (const Comeback* comeback : comebacks_at(tenure, timing)) write_all(*comeback, lease_of(*comeback));
     if (broken_) throw BrokenOff{};
   }
 
@@ -253,7 +254,7 @@ class Race {
 
   void write_all(const Comeback& comeback, const Lease& lease) {
     for (const Verb verb : comeback.verbs) {
-      const Reply reply = write_late(lane_.workers.at(comeback.worker), lease, comeback.worker, verb);
+      const Reply reply = write_late(environment_.workers.at(comeback.worker), lease, comeback.worker, verb);
       tell_of(verb, lease, reply);
       if (reply.status != Verdict::Status::stale) broken_ = true;
       const std::lock_guard lock{mutex_};
@@ -278,11 +279,11 @@ class Race {
     tell("stale_write_blocked", Severity::warning, lease.worker, lease.token, std::move(fields));
   }
 
-  /// Does `act` on this thread while those who come back at this place write on threads of their own, all
+  /// Does `act` on this thread while those who come back at this timing write on threads of their own, all
   /// released at one moment.
   template <class F>
-  void alongside(std::size_t tenure, Place place, const F& act) {
-    const auto comebacks = comebacks_at(tenure, place);
+  void alongside(std::size_t tenure, Timing timing, const F& act) {
+    const auto comebacks = comebacks_at(tenure, timing);
     if (comebacks.empty()) return act();
     std::latch start{static_cast<std::ptrdiff_t>(comebacks.size()) + 1};
     std::vector<std::exception_ptr> problems(comebacks.size());
@@ -314,7 +315,7 @@ class Race {
     while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
   }
 
-  Lane& lane_;
+  RaceEnvironment& environment_;
   DatabaseTime expires_at_{};  ///< of the newest lease
   std::mutex mutex_;           ///< guards the late writes and the events of history_
   RaceHistory history_;
@@ -323,6 +324,8 @@ class Race {
 
 }  // namespace
 
-RaceHistory run_race(Lane& lane, const Schedule& schedule) { return Race{lane, schedule}.run(); }
+RaceHistory run_race(RaceEnvironment& environment, const Schedule& schedule) {
+  return Race{environment, schedule}.run();
+}
 
 }  // namespace faultline::drills

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "drills/history.h"
-#include "drills/lane.h"
+#include "drills/race_environment.h"
 #include "drills/schedule.h"
 
 namespace faultline::drills {
 
-/// Carries out one race in a lane, and tells what was done and answered. Throws DrillError.
-[[nodiscard]] RaceHistory run_race(Lane& lane, const Schedule& schedule);
+/// Carries out one race in an environment, and tells what was done and answered. Throws DrillError.
+[[nodiscard]] RaceHistory run_race(RaceEnvironment& environment, const Schedule& schedule);
 
 }  // namespace faultline::drills

@@ -11,12 +11,12 @@ namespace faultline::drills {
 namespace {
 
 /// Says that the handler is over, however it ends.
-class Bell {
+class EndSignal {
  public:
-  explicit Bell(std::promise<void>& over) : over_(over) {}
-  Bell(const Bell&) = delete;
-  Bell& operator=(const Bell&) = delete;
-  ~Bell() { over_.set_value(); }
+  explicit EndSignal(std::promise<void>& over) : over_(over) {}
+  EndSignal(const EndSignal&) = delete;
+  EndSignal& operator=(const EndSignal&) = delete;
+  ~EndSignal() { over_.set_value(); }
 
  private:
   std::promise<void>& over_;
@@ -35,7 +35,7 @@ void run_race_worker(const RaceWorkerOptions& options) {
                  .log = json_lines(std::cout, Severity::debug),
                  .log_from = Severity::debug}};
   worker.handle(std::string{kRaceKind}, [&](Context& context) {
-    const Bell bell{over};
+    const EndSignal signal{over};
     const Lease& lease = context.job().lease;
     context.log("at work", {{"lease_id", lease.lease_id.to_string()}});
     if (std::string line; options.stalls) std::getline(std::cin, line);

@@ -35,10 +35,11 @@ struct Line {
 };
 
 Schedule the_story() {
-  return {.lease_ttl = kLeaseTtl,
-          .tenures = {{.overshoot = kStall - kLeaseTtl}, {}},
-          .finish = Finish::transact,
-          .comebacks = {{.worker = 0, .tenure = 1, .place = Place::after_commit, .verbs = {Verb::transact}}}};
+  return {
+      .lease_ttl = kLeaseTtl,
+      .tenures = {{.overshoot = kStall - kLeaseTtl}, {}},
+      .finish = Finish::transact,
+      .comebacks = {{.worker = 0, .tenure = 1, .timing = Timing::after_commit, .verbs = {Verb::transact}}}};
 }
 
 /// A worker process, and all that it has said.
@@ -214,7 +215,7 @@ LeaseRaceReport run_real_time_races(const LeaseRaceOptions& options) {
   must(auditor.exec_script(kCreateWrites, soon()));
   Store store = must(Store::open({.database = database}));
 
-  LeaseRaceReport report{.lanes = 1, .shapes = 1};
+  LeaseRaceReport report{.threads = 1, .shapes = 1};
   for (std::size_t number = 0; number < options.runs; ++number) {
     RealTimeRace race{database, store, "lease-race-" + std::to_string(number + 1)};
     const RaceHistory history = race.run();

@@ -91,8 +91,8 @@ std::string to_text(const LeaseRaceReport& report) {
 
 nlohmann::json to_json(const LeaseRaceReport& report) {
   nlohmann::json lines = nlohmann::json::object();
-  for (const auto& [place, line] : report.finish_lines)
-    lines[place] = {{"late_first", line.late_first}, {"late_second", line.late_second}};
+  for (const auto& [timing, line] : report.finish_lines)
+    lines[timing] = {{"late_first", line.late_first}, {"late_second", line.late_second}};
   nlohmann::json broken = nlohmann::json::array();
   for (const BrokenRace& race : report.broken)
     broken.push_back({{"race", race.number}, {"seed", race.seed}, {"violations", race.violations}});
@@ -107,9 +107,9 @@ nlohmann::json to_json(const LeaseRaceReport& report) {
           {"seconds", report.seconds},
           {"seed", report.seed},
           {"shapes", report.shapes},
-          {"lanes", report.lanes},
+          {"threads", report.threads},
           {"by_verb", report.by_verb},
-          {"by_place", report.by_place},
+          {"by_timing", report.by_timing},
           {"same_moment", std::move(lines)},
           {"broken", std::move(broken)}};
 }

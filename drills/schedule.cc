@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 constexpr std::array<std::string_view, kVerbs> kVerbNames{
     "complete", "fail",     "snooze", "release",      "bury",          "cancel",        "heartbeat",
     "extend",   "progress", "check",  "begin_effect", "record_effect", "forget_effect", "transact"};
-constexpr std::array<std::string_view, kPlaces> kPlaceNames{
+constexpr std::array<std::string_view, kTimings> kTimingNames{
     "against_claim", "while_running",  "before_sweep", "against_sweep",
     "after_sweep",   "against_commit", "after_commit"};
 
@@ -30,34 +30,35 @@ Tenure draw_tenure(Random& random) {
 }
 
 /// Where a worker that lost its lease may come back.
-std::vector<std::pair<std::size_t, Place>> openings(std::size_t worker, std::size_t finisher) {
-  std::vector<std::pair<std::size_t, Place>> found;
+std::vector<std::pair<std::size_t, Timing>> openings(std::size_t worker, std::size_t finisher) {
+  std::vector<std::pair<std::size_t, Timing>> found;
   for (std::size_t tenure = worker; tenure <= finisher; ++tenure) {
     if (tenure > worker) {
-      found.emplace_back(tenure, Place::against_claim);
-      found.emplace_back(tenure, Place::while_running);
+      found.emplace_back(tenure, Timing::against_claim);
+      found.emplace_back(tenure, Timing::while_running);
     }
     if (tenure < finisher) {
-      for (const Place place : {Place::before_sweep, Place::against_sweep, Place::after_sweep})
-        found.emplace_back(tenure, place);
+      for (const Timing timing : {Timing::before_sweep, Timing::against_sweep, Timing::after_sweep})
+        found.emplace_back(tenure, timing);
     } else {
-      for (const Place place : {Place::against_commit, Place::after_commit})
-        found.emplace_back(tenure, place);
+      for (const Timing timing : {Timing::against_commit, Timing::after_commit})
+        found.emplace_back(tenure, timing);
     }
   }
   return found;
 }
 
 Comeback draw_comeback(Random& random, std::size_t worker, std::size_t finisher) {
-  const auto places = openings(worker, finisher);
-  const auto [tenure, place] = places[random.below(places.size())];
-  Comeback comeback{.worker = worker, .tenure = tenure, .place = place};
+  const auto timings = openings(worker, finisher);
+  const auto [tenure, timing] = timings[random.below(timings.size())];
+  Comeback comeback{.worker = worker, .tenure = tenure, .timing = timing};
   if (random.percent(30)) {
     constexpr std::array kFirst{Verb::heartbeat, Verb::extend, Verb::progress, Verb::check};
     comeback.verbs.push_back(kFirst[random.below(kFirst.size())]);
   }
   comeback.verbs.push_back(static_cast<Verb>(random.below(kVerbs)));
-  if (is_concurrent(place) && random.percent(70)) comeback.offset = microseconds{random.between(-1'500, 500)};
+  if (is_concurrent(timing) && random.percent(70))
+    comeback.offset = microseconds{random.between(-1'500, 500)};
   return comeback;
 }
 
@@ -67,19 +68,20 @@ std::vector<Comeback> draw_comebacks(Random& random, std::size_t finisher) {
     const int times = random.percent(25) ? 2 : 1;
     for (int i = 0; i < times; ++i) comebacks.push_back(draw_comeback(random, worker, finisher));
   }
-  std::ranges::stable_sort(comebacks, {}, [](const Comeback& c) { return std::tuple{c.tenure, c.place}; });
+  std::ranges::stable_sort(comebacks, {}, [](const Comeback& c) { return std::tuple{c.tenure, c.timing}; });
   return comebacks;
 }
 
 Schedule the_story() {
-  return {.tenures = {{.overshoot = milliseconds{1'500}}, {}},
-          .comebacks = {{.worker = 0, .tenure = 1, .place = Place::after_commit, .verbs = {Verb::complete}}}};
+  return {
+      .tenures = {{.overshoot = milliseconds{1'500}}, {}},
+      .comebacks = {{.worker = 0, .tenure = 1, .timing = Timing::after_commit, .verbs = {Verb::complete}}}};
 }
 
 }  // namespace
 
 std::string_view to_string(Verb verb) { return kVerbNames.at(static_cast<std::size_t>(verb)); }
-std::string_view to_string(Place place) { return kPlaceNames.at(static_cast<std::size_t>(place)); }
+std::string_view to_string(Timing timing) { return kTimingNames.at(static_cast<std::size_t>(timing)); }
 
 std::string_view name_in_evidence(Verb verb) {
   switch (verb) {
@@ -94,8 +96,9 @@ std::string_view name_in_evidence(Verb verb) {
   }
 }
 
-bool is_concurrent(Place place) {
-  return place == Place::against_claim || place == Place::against_sweep || place == Place::against_commit;
+bool is_concurrent(Timing timing) {
+  return timing == Timing::against_claim || timing == Timing::against_sweep ||
+         timing == Timing::against_commit;
 }
 
 Schedule make_schedule(std::uint64_t seed) {
@@ -123,7 +126,7 @@ std::string worker_name(std::size_t worker) { return std::string(1, static_cast<
 std::string describe(const Schedule& schedule) {
   std::string text = std::to_string(schedule.tenures.size()) + " workers";
   for (const Comeback& comeback : schedule.comebacks) {
-    text += "; " + worker_name(comeback.worker) + " comes back " + std::string{to_string(comeback.place)} +
+    text += "; " + worker_name(comeback.worker) + " comes back " + std::string{to_string(comeback.timing)} +
             " of " + worker_name(comeback.tenure) + " with ";
     for (const Verb verb : comeback.verbs)
       text += std::string{verb == comeback.verbs.front() ? "" : ", "} + std::string{to_string(verb)};
@@ -131,24 +134,26 @@ std::string describe(const Schedule& schedule) {
   return text;
 }
 
-std::vector<Sight> sights_of(const Comeback& comeback) {
+std::vector<ExpectedRefusal> expected_refusals(const Comeback& comeback) {
   const std::size_t tenure = comeback.tenure;
   const auto reason_under = [&](std::size_t newest) {
     return newest == comeback.worker ? StaleReason::lease_expired : StaleReason::token_mismatch;
   };
-  const Sight held{.reason = reason_under(tenure), .newest = tenure, .holder = tenure};
-  const auto swept = [&](std::size_t of) { return Sight{.reason = reason_under(of), .newest = of}; };
-  switch (comeback.place) {
-    case Place::against_claim:
+  const ExpectedRefusal held{.reason = reason_under(tenure), .newest = tenure, .holder = tenure};
+  const auto swept = [&](std::size_t of) {
+    return ExpectedRefusal{.reason = reason_under(of), .newest = of};
+  };
+  switch (comeback.timing) {
+    case Timing::against_claim:
       return {swept(tenure - 1), held};
-    case Place::against_sweep:
+    case Timing::against_sweep:
       return {held, swept(tenure)};
-    case Place::after_sweep:
+    case Timing::after_sweep:
       return {swept(tenure)};
-    case Place::while_running:
-    case Place::before_sweep:
-    case Place::against_commit:
-    case Place::after_commit:
+    case Timing::while_running:
+    case Timing::before_sweep:
+    case Timing::against_commit:
+    case Timing::after_commit:
       break;
   }
   return {held};

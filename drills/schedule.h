@@ -35,7 +35,7 @@ inline constexpr std::size_t kVerbs = 14;
 [[nodiscard]] std::string_view name_in_evidence(Verb verb);
 
 /// When, within the tenure of whoever has, or had, the lease. In the order of time.
-enum class Place {
+enum class Timing {
   against_claim,   ///< at the same moment as the claim that begins the tenure
   while_running,   ///< while its holder works
   before_sweep,    ///< its lease has run out, and the watchdog has not looked
@@ -44,16 +44,16 @@ enum class Place {
   against_commit,  ///< at the same moment as the finisher's commit
   after_commit,    ///< the job is finished
 };
-inline constexpr std::size_t kPlaces = 7;
-[[nodiscard]] std::string_view to_string(Place place);
+inline constexpr std::size_t kTimings = 7;
+[[nodiscard]] std::string_view to_string(Timing timing);
 /// Two sessions act at the same moment there, and either may be first.
-[[nodiscard]] bool is_concurrent(Place place);
+[[nodiscard]] bool is_concurrent(Timing timing);
 
 /// A worker that has lost its lease tries to write.
 struct Comeback {
   std::size_t worker = 0;  ///< 0 is A
   std::size_t tenure = 0;  ///< of which worker
-  Place place = Place::after_commit;
+  Timing timing = Timing::after_commit;
   std::vector<Verb> verbs{};  ///< one after the other
   /// Where two act at the same moment: how much later than the other this one starts; negative: the other.
   std::chrono::microseconds offset{0};
@@ -99,11 +99,11 @@ struct Schedule {
 
 /// What a late writer may be told, and the evidence may say, of a comeback. More than one where two sessions
 /// act at the same moment.
-struct Sight {
+struct ExpectedRefusal {
   StaleReason reason = StaleReason::token_mismatch;
   std::size_t newest = 0;               ///< the worker with the newest token
   std::optional<std::size_t> holder{};  ///< the worker that is named as the current one
 };
-[[nodiscard]] std::vector<Sight> sights_of(const Comeback& comeback);
+[[nodiscard]] std::vector<ExpectedRefusal> expected_refusals(const Comeback& comeback);
 
 }  // namespace faultline::drills

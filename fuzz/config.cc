@@ -30,8 +30,9 @@ void load(std::string_view text) {
 }
 
 void parse_values(std::string_view text) {
-  if (const auto address = config::parse_address(text)) {
-    require(config::parse_address(address->to_string()) == *address, "an address is read as it is written");
+  if (const auto address = config::parse_listen_address(text)) {
+    require(config::parse_listen_address(address->to_string()) == *address,
+            "an address is read as it is written");
     (void)address->is_loopback();
   }
   if (const auto duration = config::parse_duration(text)) {

@@ -135,7 +135,7 @@ void run(std::string_view input) {
   const AuthenticatorDouble authenticator;
   const std::string origin = "https://app.example";
   // Bodies of more than 64 KiB are counted, and so are those whose length is not said.
-  http::Shared shared{
+  http::SharedState shared{
       .options = {.header_max = 512, .body_max = 65'537, .cors_origin = origin, .log = [](const Event&) {}},
       .router =
           http::Router{{.json_depth_max = 8, .cors_origin = origin, .metrics = [] { return std::string{}; }},
@@ -152,7 +152,7 @@ void run(std::string_view input) {
     service.happen();
     loop->run();
     // Long after everything that it may wait for.
-    if (slow) connection->tick(http::Connection::Clock::now() + std::chrono::hours{1});
+    if (slow) connection->tick(http::HttpConnection::Clock::now() + std::chrono::hours{1});
     loop->run();
     connection->drain();
     loop->run();

@@ -25,7 +25,7 @@ class StreamDouble : public http::Stream {
   int sent_ = 0;
 };
 
-class ExchangeDouble : public http::Exchange {
+class ExchangeDouble : public http::HttpExchange {
  public:
   void respond(http::Response response) override {
     require(answers++ == 0, "a request is answered once");

@@ -189,7 +189,7 @@ std::string list_of(std::string_view name, const std::vector<T>& items) {
 }
 
 template <class T>
-void require_good_refusal(std::string_view body, const service::Answer<T>& answer) {
+void require_good_refusal(std::string_view body, const service::ServiceResult<T>& answer) {
   require(!answer.error().message.empty(), "a refusal says why");
   constexpr std::string_view kSecret = R"("payload":"hunter2)";
   const bool in_payload = body.contains(kSecret) && body.find("hunter2") == body.rfind("hunter2");
@@ -228,7 +228,8 @@ void jobs(std::string_view body, bool ndjson) {
 }
 
 template <class Call>
-void call(std::string_view body, service::Answer<Call> (*decode)(std::string_view, const http::Limits&)) {
+void call(std::string_view body,
+          service::ServiceResult<Call> (*decode)(std::string_view, const http::Limits&)) {
   round_trip(
       body, [&](std::string_view text) { return decode(text, kLimits); },
       [](const Call& value) { return body_of(value); });
@@ -236,7 +237,7 @@ void call(std::string_view body, service::Answer<Call> (*decode)(std::string_vie
 
 template <class T>
 void list(std::string_view body, std::string_view name,
-          service::Answer<std::vector<T>> (*decode)(std::string_view, const http::Limits&)) {
+          service::ServiceResult<std::vector<T>> (*decode)(std::string_view, const http::Limits&)) {
   round_trip(
       body, [&](std::string_view text) { return decode(text, kLimits); },
       [&](const std::vector<T>& items) { return list_of(name, items); });

@@ -24,28 +24,29 @@ class ServiceDouble : public service::Service {
   std::string echo = "x";
   /// Tells all who watch.
   void happen() {
-    const auto happening = std::make_shared<const service::Happening>(
-        service::Happening{.id = 1, .name = "job_settled", .queue = "default", .json = "{}"});
-    for (const auto& next : watching_) next(happening);
+    const auto event = std::make_shared<const service::LiveEvent>(
+        service::LiveEvent{.id = 1, .name = "job_settled", .queue = "default", .json = "{}"});
+    for (const auto& next : watching_) next(event);
   }
 
-  const service::Options& options() const override { return options_; }
+  const service::ServiceOptions& options() const override { return options_; }
 
   void enqueue(const Principal&, std::vector<NewJob> jobs, Done<std::vector<Submission>> done) override {
     std::vector<Submission> all(jobs.size());
     for (std::size_t i = 1; i < all.size(); i += 2) all[i].status = Submission::Status::existing;
-    answer(done, std::move(all));
+    to_result(done, std::move(all));
   }
-  service::Answer<std::unique_ptr<service::Consumer>> consume(const Principal&, std::string, std::string,
-                                                              service::Deliver deliver) override {
+  service::ServiceResult<std::unique_ptr<service::Consumer>> consume(const Principal&, std::string,
+                                                                     std::string,
+                                                                     service::Deliver deliver) override {
     if (problem != 0) return std::unexpected(the_problem());
     return std::make_unique<ConsumerDouble>(std::move(deliver), *this);
   }
   void heartbeat(const Principal&, std::vector<Lease> leases, std::optional<std::chrono::milliseconds>,
                  Done<std::vector<Beat>> done) override {
-    answer(done, std::vector<Beat>(leases.size(), {.status = Beat::Status::cancel_requested,
-                                                   .cancel_reason = echo,
-                                                   .stale = {.current_worker = echo}}));
+    to_result(done, std::vector<Beat>(leases.size(), {.status = Beat::Status::cancel_requested,
+                                                      .cancel_reason = echo,
+                                                      .stale = {.current_worker = echo}}));
   }
   void settle(const Principal&, std::vector<Settlement> settlements, bool resent,
               Done<std::vector<Verdict>> done) override {
@@ -60,59 +61,60 @@ class ServiceDouble : public service::Service {
   }
   void resolve(const Principal&, std::vector<Lease> leases,
                Done<std::vector<std::optional<Outcome::Kind>>> done) override {
-    answer(done, std::vector<std::optional<Outcome::Kind>>(leases.size()));
+    to_result(done, std::vector<std::optional<Outcome::Kind>>(leases.size()));
   }
   void begin_effects(const Principal&, std::vector<EffectKey> keys, Done<std::vector<Effect>> done) override {
-    answer(done, std::vector<Effect>(keys.size(), {.status = Effect::Status::recorded, .result = echo}));
+    to_result(done, std::vector<Effect>(keys.size(), {.status = Effect::Status::recorded, .result = echo}));
   }
   void record_effects(const Principal&, std::vector<EffectResult> results,
                       Done<std::vector<Effect>> done) override {
-    answer(done, std::vector<Effect>(results.size(),
-                                     {.status = Effect::Status::stale, .stale = {.current_worker = echo}}));
+    to_result(done, std::vector<Effect>(results.size(), {.status = Effect::Status::stale,
+                                                         .stale = {.current_worker = echo}}));
   }
   void forget_effects(const Principal&, std::vector<EffectKey> keys,
                       Done<std::vector<Verdict>> done) override {
     verdicts(keys.size(), true, done);
   }
   void job(const Principal&, JobId id, Done<JobHistory> done) override {
-    answer(done, JobHistory{.job = {.id = id,
-                                    .queue = echo,
-                                    .kind = echo,
-                                    .encoding = Encoding::bytes,
-                                    .payload = echo,
-                                    .result = echo,
-                                    .last_error = echo,
-                                    .tags = {echo, echo}},
-                            .attempts = {{.outcome = echo, .state = echo, .error = echo}},
-                            .stale_writes = {{.verb = echo, .worker = echo}},
-                            .effects = {{.key = echo, .worker = echo, .result = echo}}});
+    to_result(done, JobHistory{.job = {.id = id,
+                                       .queue = echo,
+                                       .kind = echo,
+                                       .encoding = Encoding::bytes,
+                                       .payload = echo,
+                                       .result = echo,
+                                       .last_error = echo,
+                                       .tags = {echo, echo}},
+                               .attempts = {{.outcome = echo, .state = echo, .error = echo}},
+                               .stale_writes = {{.verb = echo, .worker = echo}},
+                               .effects = {{.key = echo, .worker = echo, .result = echo}}});
   }
   void list(const Principal&, ListRequest, std::string cursor, Done<service::Page> done) override {
-    answer(done, service::Page{.jobs = {{.queue = echo, .kind = echo}}, .next = std::move(cursor)});
+    to_result(done, service::Page{.jobs = {{.queue = echo, .kind = echo}}, .next = std::move(cursor)});
   }
   void queues(const Principal&, Done<std::vector<service::QueueOverview>> done) override {
-    answer(done, std::vector<service::QueueOverview>{{.queue = {.name = echo}, .counts = {.queue = echo}}});
+    to_result(done,
+              std::vector<service::QueueOverview>{{.queue = {.name = echo}, .counts = {.queue = echo}}});
   }
   void set_queue(const Principal&, std::string name, QueueSettings,
                  Done<service::QueueOverview> done) override {
-    answer(done, service::QueueOverview{.queue = {.name = name}, .counts = {.queue = name}});
+    to_result(done, service::QueueOverview{.queue = {.name = name}, .counts = {.queue = name}});
   }
   void cancel(const Principal&, service::Selection jobs, std::string,
               Done<service::Changed<CancelStatus>> done) override {
-    answer(done, changed<CancelStatus>(jobs));
+    to_result(done, changed<CancelStatus>(jobs));
   }
   void requeue(const Principal&, service::Selection jobs,
                Done<service::Changed<RequeueStatus>> done) override {
-    answer(done, changed<RequeueStatus>(jobs));
+    to_result(done, changed<RequeueStatus>(jobs));
   }
   void stale_writes(const Principal&, std::size_t, std::string cursor, Done<StalePage> done) override {
-    answer(done, StalePage{.writes = {{.verb = echo, .worker = echo}}, .next = std::move(cursor)});
+    to_result(done, StalePage{.writes = {{.verb = echo, .worker = echo}}, .next = std::move(cursor)});
   }
-  service::Answer<std::unique_ptr<Watch>> watch(
-      const Principal&, std::function<void(const std::shared_ptr<const service::Happening>&)> next) override {
+  service::ServiceResult<std::unique_ptr<EventSubscription>> watch(
+      const Principal&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next) override {
     if (problem != 0) return std::unexpected(the_problem());
     watching_.push_back(std::move(next));
-    return std::make_unique<Watch>();
+    return std::make_unique<EventSubscription>();
   }
   bool ready() const override { return problem == 0; }
   std::string why_not_ready() const override { return problem == 0 ? "" : echo; }
@@ -143,14 +145,14 @@ class ServiceDouble : public service::Service {
     return {.code = static_cast<service::Code>((problem - 1) % kCodes), .message = echo, .hint = echo};
   }
   template <class T>
-  void answer(Done<T>& done, T value) const {
+  void to_result(Done<T>& done, T value) const {
     if (problem != 0) return done(std::unexpected(the_problem()));
     done(std::move(value));
   }
   void verdicts(std::size_t count, bool committed, Done<std::vector<Verdict>>& done) const {
-    answer(done, std::vector<Verdict>(
-                     count, {.status = committed ? Verdict::Status::committed : Verdict::Status::stale,
-                             .stale = {.current_token = FenceToken{1}, .current_worker = echo}}));
+    to_result(done, std::vector<Verdict>(
+                        count, {.status = committed ? Verdict::Status::committed : Verdict::Status::stale,
+                                .stale = {.current_token = FenceToken{1}, .current_worker = echo}}));
   }
   template <class Status>
   static service::Changed<Status> changed(const service::Selection& jobs) {
@@ -159,14 +161,14 @@ class ServiceDouble : public service::Service {
     return all;
   }
 
-  service::Options options_{.batch_max = 4};
-  std::vector<std::function<void(const std::shared_ptr<const service::Happening>&)>> watching_;
+  service::ServiceOptions options_{.batch_max = 4};
+  std::vector<std::function<void(const std::shared_ptr<const service::LiveEvent>&)>> watching_;
 };
 
 /// Good keys begin with g; without a key everybody is a reader.
 class AuthenticatorDouble : public service::Authenticator {
  public:
-  service::Answer<service::Principal> authenticate(std::string_view bearer) const override {
+  service::ServiceResult<service::Principal> authenticate(std::string_view bearer) const override {
     if (bearer.starts_with('g')) return service::Principal::anybody();
     if (bearer.empty()) return service::Principal{.name = "reader", .scopes = {service::Scope::read}};
     return std::unexpected(

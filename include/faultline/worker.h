@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@
 
 namespace faultline {
 
+namespace worker {
+class Link;
+}
+
 /// A queue that a worker works.
 struct QueueShare {
   std::string queue = "default";
@@ -20,16 +25,11 @@ struct QueueShare {
   unsigned weight = 1;          ///< when several queues have jobs, slots are shared out by weight
 };
 
-/// A worker has its jobs from a database, or through a Faultline server: `database` or `server`, not both.
-/// Through a server it needs no access to the database; everything is the same there but `Context::commit`.
+/// A worker has its jobs from a database (`database`), or through a Faultline server (`Worker::connect`).
 struct WorkerOptions {
-  std::string database{};  ///< a PostgreSQL URL or keyword string
-  /// `faultline://host:port`, in the clear: for this machine or a network of your own.
-  /// `faultline+tls://host:port`: encrypted, and the server must have a certificate for the name. Several
-  /// servers on one database, of which one is used at a time: `host:port,host:port`.
-  std::string server{};
-  /// For the server; empty: what FAULTLINE_API_KEY says, if anything. It is not sent in the clear to another
-  /// machine, unless the address ends in `?insecure=true`.
+  std::string database{};  ///< a PostgreSQL URL or keyword string; empty with `Worker::connect`
+  /// For `Worker::connect`; empty: what FAULTLINE_API_KEY says, if anything. It is not sent in the clear to
+  /// another machine, unless the server's address ends in `?insecure=true`.
   std::string api_key{};
   std::string tls_ca{};    ///< a PEM file of authorities to trust; empty: the system's
   std::string tls_cert{};  ///< PEM files of a client certificate and its key, for a server that asks for one
@@ -87,11 +87,18 @@ struct WorkerStats {
 class Worker {
  public:
   explicit Worker(WorkerOptions options);
-  /// A worker that has its jobs through a server: `faultline://host:8001`, see `WorkerOptions::server`. It
-  /// connects when it starts.
+  /// A worker that has its jobs through a server, and needs no access to the database. Everything is the same
+  /// there but `Context::commit`. It connects when it starts.
+  ///
+  /// `faultline://host:port`, in the clear: for this machine or a network of your own.
+  /// `faultline+tls://host:port`: encrypted, and the server must have a certificate for the name. Several
+  /// servers on one database, of which one is used at a time: `host:port,host:port`.
   [[nodiscard]] static Worker connect(std::string server, WorkerOptions options = {});
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
+  /// What was moved from can only be destroyed or assigned to.
+  Worker(Worker&&) noexcept;
+  Worker& operator=(Worker&&) noexcept;
   /// Drains if that was not done, and waits for abandoned handlers: they refer to things that may be gone
   /// afterwards. A process that cannot wait for them ends with std::_Exit.
   ~Worker();
@@ -123,6 +130,10 @@ class Worker {
 
  private:
   class Impl;
+  using OpenLink = std::function<Expected<std::unique_ptr<worker::Link>>(const WorkerOptions&)>;
+  /// A worker that has its jobs through the link that this opens.
+  Worker(WorkerOptions options, OpenLink open_link);
+
   std::unique_ptr<Impl> impl_;
 };
 

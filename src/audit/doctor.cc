@@ -49,7 +49,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view with 
 }
 
 /// What doctor_server.sql gives.
-struct Server {
+struct ServerSettings {
   std::string version, role, database;
   bool standby = false, fsync = true, full_page_writes = true;
   std::string synchronous_commit, synchronous_standby_names;
@@ -57,7 +57,7 @@ struct Server {
   std::int64_t connections_max = 0, connections = 0;
 };
 
-Server read_server(const pg::Result& rows) {
+ServerSettings read_server(const pg::Result& rows) {
   return {.version = rows.get<std::string>(0, 0),
           .role = rows.get<std::string>(0, 1),
           .database = rows.get<std::string>(0, 2),
@@ -72,7 +72,7 @@ Server read_server(const pg::Result& rows) {
           .connections = rows.get<std::int64_t>(0, 11)};
 }
 
-Finding look_at_connection(const pg::Connection& connection, const Server& server) {
+Finding check_connection(const pg::Connection& connection, const ServerSettings& server) {
   Finding finding{
       .name = "connection",
       .seen = "PostgreSQL " + server.version + ", database " + server.database + ", login " + server.role};
@@ -86,7 +86,7 @@ Finding look_at_connection(const pg::Connection& connection, const Server& serve
   return finding;
 }
 
-Finding look_at_fsync(const Server& server) {
+Finding check_fsync(const ServerSettings& server) {
   if (server.fsync) return {.name = "fsync", .seen = "on"};
   return {.name = "fsync",
           .level = Level::danger,
@@ -94,7 +94,7 @@ Finding look_at_fsync(const Server& server) {
           .todo = "set fsync = on in postgresql.conf and reload"};
 }
 
-Finding look_at_full_page_writes(const Server& server) {
+Finding check_full_page_writes(const ServerSettings& server) {
   if (server.full_page_writes) return {.name = "full_page_writes", .seen = "on"};
   return {.name = "full_page_writes",
           .level = Level::danger,
@@ -104,7 +104,7 @@ Finding look_at_full_page_writes(const Server& server) {
               "page"};
 }
 
-Finding look_at_synchronous_commit(const Server& server) {
+Finding check_synchronous_commit(const ServerSettings& server) {
   const std::string& value = server.synchronous_commit;
   const bool has_standby = !server.synchronous_standby_names.empty();
   Finding finding{.name = "synchronous_commit", .seen = value};
@@ -123,7 +123,7 @@ Finding look_at_synchronous_commit(const Server& server) {
   return finding;
 }
 
-Finding look_at_checksums(const Server& server) {
+Finding check_checksums(const ServerSettings& server) {
   if (server.data_checksums) return {.name = "data_checksums", .seen = "on"};
   return {.name = "data_checksums",
           .level = Level::warning,
@@ -131,7 +131,7 @@ Finding look_at_checksums(const Server& server) {
           .todo = "stop the server and run pg_checksums --enable"};
 }
 
-Finding look_at_connections(const Server& server) {
+Finding check_connections(const ServerSettings& server) {
   const double share = static_cast<double>(server.connections) /
                        static_cast<double>(std::max<std::int64_t>(1, server.connections_max));
   Finding finding{.name = "connections",
@@ -144,7 +144,7 @@ Finding look_at_connections(const Server& server) {
   return finding;
 }
 
-Expected<Finding> look_at_standbys(pg::Connection& connection, const Server& server, Deadline until) {
+Expected<Finding> check_standbys(pg::Connection& connection, const ServerSettings& server, Deadline until) {
   auto rows = connection.exec(sql::kDoctorStandbys, {}, until);
   if (!rows) return std::unexpected(std::move(rows.error()));
   std::vector<std::string> asynchronous;
@@ -184,7 +184,7 @@ Expected<Finding> look_at_standbys(pg::Connection& connection, const Server& ser
   return finding;
 }
 
-Expected<Finding> look_at_role(pg::Connection& connection, const Server& server, Deadline until) {
+Expected<Finding> check_role(pg::Connection& connection, const ServerSettings& server, Deadline until) {
   auto rows = connection.exec(sql::kDoctorRole, {}, until);
   if (!rows) return std::unexpected(std::move(rows.error()));
   if (rows->get<bool>(0, 0))
@@ -253,7 +253,7 @@ Finding judge_clock(const Reading& first, const Reading& second) {
   return finding;
 }
 
-Expected<Finding> look_at_clock(pg::Connection& connection, Deadline until) {
+Expected<Finding> check_clock(pg::Connection& connection, Deadline until) {
   auto first = read_clock(connection, until);
   if (!first) return std::unexpected(std::move(first.error()));
   auto second = read_clock(connection, until);
@@ -261,7 +261,7 @@ Expected<Finding> look_at_clock(pg::Connection& connection, Deadline until) {
   return judge_clock(*first, *second);
 }
 
-Expected<Finding> look_at_bloat(pg::Connection& connection, const Server& server, Deadline until) {
+Expected<Finding> check_bloat(pg::Connection& connection, const ServerSettings& server, Deadline until) {
   auto rows = connection.exec(sql::kDoctorTables, {}, until);
   if (!rows) return std::unexpected(std::move(rows.error()));
   std::vector<std::string> bloated;
@@ -303,7 +303,7 @@ Expected<Finding> look_at_bloat(pg::Connection& connection, const Server& server
   return finding;
 }
 
-Expected<Finding> look_at_snapshots(pg::Connection& connection, Deadline until) {
+Expected<Finding> check_snapshots(pg::Connection& connection, Deadline until) {
   auto rows = connection.exec(sql::kDoctorSnapshots, pg::Params{}.add(std::int64_t{1}), until);
   if (!rows) return std::unexpected(std::move(rows.error()));
   if (rows->rows() == 0) return Finding{.name = "oldest_snapshot", .seen = "nothing holds vacuum back"};
@@ -334,7 +334,7 @@ Expected<Finding> look_at_snapshots(pg::Connection& connection, Deadline until) 
   return finding;
 }
 
-Expected<Finding> look_at_leases(pg::Connection& connection, std::int16_t buckets, Deadline until) {
+Expected<Finding> check_leases(pg::Connection& connection, std::int16_t buckets, Deadline until) {
   std::int64_t expired = 0;
   double oldest = 0;
   for (std::int16_t bucket = 0; bucket < buckets; ++bucket) {
@@ -354,7 +354,7 @@ Expected<Finding> look_at_leases(pg::Connection& connection, std::int16_t bucket
   return finding;
 }
 
-Expected<Finding> look_at_queues(pg::Connection& connection, std::int16_t buckets, Deadline until) {
+Expected<Finding> check_queues(pg::Connection& connection, std::int16_t buckets, Deadline until) {
   std::vector<std::string> names;
   std::int64_t waiting = 0;
   for (std::int16_t bucket = 0; bucket < buckets; ++bucket) {
@@ -373,29 +373,28 @@ Expected<Finding> look_at_queues(pg::Connection& connection, std::int16_t bucket
 }
 
 /// What can be looked at only where Faultline's schema is.
-Expected<void> look_inside(pg::Connection& connection, const Server& server, Findings& findings,
-                           Deadline until) {
+Expected<void> check_database(pg::Connection& connection, const ServerSettings& server, Findings& findings,
+                              Deadline until) {
   auto meta = connection.exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), until);
   if (!meta) return std::unexpected(std::move(meta.error()));
   const auto buckets = meta->get<std::int16_t>(0, 0);
-  for (auto finding : {look_at_clock(connection, until), look_at_bloat(connection, server, until),
-                       look_at_snapshots(connection, until), look_at_leases(connection, buckets, until),
-                       look_at_queues(connection, buckets, until)}) {
+  for (auto finding : {check_clock(connection, until), check_bloat(connection, server, until),
+                       check_snapshots(connection, until), check_leases(connection, buckets, until),
+                       check_queues(connection, buckets, until)}) {
     if (!finding) return std::unexpected(std::move(finding.error()));
     findings.push_back(std::move(*finding));
   }
   return {};
 }
 
-Expected<Findings> look_at_all(pg::Connection& connection, Deadline until) {
+Expected<Findings> check_all(pg::Connection& connection, Deadline until) {
   auto rows = connection.exec(sql::kDoctorServer, {}, until);
   if (!rows) return std::unexpected(std::move(rows.error()));
-  const Server server = read_server(*rows);
+  const ServerSettings server = read_server(*rows);
   Findings findings{
-      look_at_connection(connection, server), look_at_fsync(server),     look_at_full_page_writes(server),
-      look_at_synchronous_commit(server),     look_at_checksums(server), look_at_connections(server)};
-  for (auto finding :
-       {look_at_standbys(connection, server, until), look_at_role(connection, server, until)}) {
+      check_connection(connection, server), check_fsync(server),     check_full_page_writes(server),
+      check_synchronous_commit(server),     check_checksums(server), check_connections(server)};
+  for (auto finding : {check_standbys(connection, server, until), check_role(connection, server, until)}) {
     if (!finding) return std::unexpected(std::move(finding.error()));
     findings.push_back(std::move(*finding));
   }
@@ -407,7 +406,7 @@ Expected<Findings> look_at_all(pg::Connection& connection, Deadline until) {
     return findings;
   }
   findings.push_back({.name = "schema", .seen = "version " + std::to_string(schema::version_of_program())});
-  auto looked = look_inside(connection, server, findings, until);
+  auto looked = check_database(connection, server, findings, until);
   // A login that may not even look has been told so above.
   if (!looked && looked.error().code != pg::Errc::insufficient_privilege)
     return std::unexpected(std::move(looked.error()));
@@ -429,7 +428,7 @@ std::string_view to_string(Level level) {
 }
 
 faultline::Expected<std::vector<Finding>> examine(pg::Connection& connection, Deadline until) {
-  auto findings = look_at_all(connection, until);
+  auto findings = check_all(connection, until);
   if (!findings) return std::unexpected(store::translate(findings.error()));
   return std::move(*findings);
 }

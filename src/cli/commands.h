@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/context.h"
+#include "cli/support/context.h"
 
 namespace faultline::cli {
 
-using Action = std::function<Expected<Answer>(Context&)>;
+using Action = std::function<Expected<CommandResult>(Context&)>;
 
 /// Each adds one subcommand, and sets `chosen` when it is the one on the command line.
 void add_audit_command(CLI::App& app, Action& chosen);
@@ -38,6 +38,6 @@ struct MigrateRequest {
   bool dry_run = false;
   int buckets = 1;
 };
-[[nodiscard]] Expected<Answer> migrate(pg::Connection& connection, const MigrateRequest& request);
+[[nodiscard]] Expected<CommandResult> migrate(pg::Connection& connection, const MigrateRequest& request);
 
 }  // namespace faultline::cli

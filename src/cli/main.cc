@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/commands.h"
-#include "cli/interrupt.h"
+#include "cli/support/interrupt.h"
 
 namespace faultline::cli {
 namespace {

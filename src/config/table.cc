@@ -100,14 +100,14 @@ Row boolean(std::string name, bool Settings::* member, std::string help) {
   return made;
 }
 
-Row address(std::string name, std::optional<Address> Settings::* member, std::string help) {
+Row address(std::string name, std::optional<ListenAddress> Settings::* member, std::string help) {
   auto made = row(std::move(name), "HOST:PORT", std::move(help));
   made.read = [=](Settings& settings, std::string_view text) -> std::optional<Error> {
     if (text == "off") {
       settings.*member = std::nullopt;
       return std::nullopt;
     }
-    auto parsed = parse_address(text);
+    auto parsed = parse_listen_address(text);
     if (!parsed) return wrong(parsed.error().message, parsed.error().hint + "; or off");
     settings.*member = std::move(*parsed);
     return std::nullopt;

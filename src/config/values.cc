@@ -67,12 +67,12 @@ bool is_host_name(std::string_view host) {
 
 }  // namespace
 
-std::string Address::to_string() const {
+std::string ListenAddress::to_string() const {
   const std::string port_text = ":" + std::to_string(port);
   return host.contains(':') ? "[" + host + "]" + port_text : host + port_text;
 }
 
-bool Address::is_loopback() const {
+bool ListenAddress::is_loopback() const {
   std::string lower = host;
   std::ranges::transform(lower, lower.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
@@ -85,7 +85,7 @@ bool Address::is_loopback() const {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && bytes[12] == 127U);
 }
 
-Expected<Address> parse_address(std::string_view text) {
+Expected<ListenAddress> parse_listen_address(std::string_view text) {
   const std::string usual = "write HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000";
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return std::unexpected(not_an_address(text, usual));
@@ -93,7 +93,7 @@ Expected<Address> parse_address(std::string_view text) {
   const auto port = parse_count(text.substr(colon + 1));
   if (!port || *port > std::numeric_limits<std::uint16_t>::max())
     return std::unexpected(not_an_address(text, usual + "; a port is 0 to 65535, and 0 is any that is free"));
-  Address address{.host = "127.0.0.1", .port = static_cast<std::uint16_t>(*port)};
+  ListenAddress address{.host = "127.0.0.1", .port = static_cast<std::uint16_t>(*port)};
   if (host.empty()) return address;
   if (host == "*")
     return std::unexpected(

@@ -18,7 +18,7 @@ namespace {
 
 namespace beast = boost::beast;
 using namespace std::chrono_literals;
-using TimePoint = Connection::Clock::time_point;
+using TimePoint = HttpConnection::Clock::time_point;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kReadBytes = 16'384;
@@ -34,9 +34,9 @@ std::string_view view(beast::string_view text) { return {text.data(), text.size(
 class ClientConnection;
 
 /// The way back from other threads. Knows its connection weakly: a client that is gone costs nothing.
-class Way {
+class ConnectionHandle {
  public:
-  Way(std::weak_ptr<ClientConnection> connection, std::shared_ptr<Mailbox> mailbox)
+  ConnectionHandle(std::weak_ptr<ClientConnection> connection, std::shared_ptr<Mailbox> mailbox)
       : connection_(std::move(connection)), mailbox_(std::move(mailbox)) {}
 
   /// Runs `work(connection)` on its thread, or `work(nullptr)` anywhere if there is none any more.
@@ -50,23 +50,23 @@ class Way {
 
 class ClientStream : public Stream {
  public:
-  ClientStream(Way way, std::string last) : way_(std::move(way)), last_(std::move(last)) {}
+  ClientStream(ConnectionHandle way, std::string last) : handle_(std::move(way)), last_(std::move(last)) {}
 
   bool send(std::string frame) override;
   void written(std::size_t bytes) { queued_ -= bytes; }
   void end() { over_ = true; }
 
  private:
-  Way way_;
+  ConnectionHandle handle_;
   std::string last_;
   std::atomic<std::size_t> queued_ = 0;
   std::atomic<bool> over_ = false;
 };
 
-class ClientExchange : public Exchange, public std::enable_shared_from_this<ClientExchange> {
+class ClientExchange : public HttpExchange, public std::enable_shared_from_this<ClientExchange> {
  public:
   ClientExchange(std::weak_ptr<ClientConnection> connection, std::shared_ptr<Mailbox> mailbox)
-      : connection_(connection), way_(std::move(connection), std::move(mailbox)) {}
+      : connection_(connection), handle_(std::move(connection), std::move(mailbox)) {}
   ~ClientExchange() override {
     // Whoever let go of it without a word has failed, and the client must not wait for ever.
     if (!answered_) {
@@ -81,7 +81,7 @@ class ClientExchange : public Exchange, public std::enable_shared_from_this<Clie
 
  private:
   std::weak_ptr<ClientConnection> connection_;
-  Way way_;
+  ConnectionHandle handle_;
   std::atomic<bool> answered_ = false;
 };
 
@@ -98,10 +98,10 @@ enum class Phase {
   closed,
 };
 
-class ClientConnection : public Connection, public std::enable_shared_from_this<ClientConnection> {
+class ClientConnection : public HttpConnection, public std::enable_shared_from_this<ClientConnection> {
  public:
-  ClientConnection(std::unique_ptr<Transport> transport, Shared& shared, std::shared_ptr<Mailbox> mailbox,
-                   std::move_only_function<void()> closed)
+  ClientConnection(std::unique_ptr<Transport> transport, SharedState& shared,
+                   std::shared_ptr<Mailbox> mailbox, std::move_only_function<void()> closed)
       : transport_(std::move(transport)),
         shared_(shared),
         mailbox_(std::move(mailbox)),
@@ -523,7 +523,7 @@ class ClientConnection : public Connection, public std::enable_shared_from_this<
   }
 
   std::unique_ptr<Transport> transport_;
-  Shared& shared_;
+  SharedState& shared_;
   std::shared_ptr<Mailbox> mailbox_;
   std::move_only_function<void()> closed_;
 
@@ -564,7 +564,7 @@ class ClientConnection : public Connection, public std::enable_shared_from_this<
 };
 
 template <class Work>
-void Way::run(Work work) {
+void ConnectionHandle::run(Work work) {
   mailbox_->post([connection = connection_, work = std::move(work)](bool here) mutable {
     const auto alive = here ? connection.lock() : nullptr;
     work(alive.get());
@@ -573,7 +573,7 @@ void Way::run(Work work) {
 
 void ClientExchange::respond(Response response) {
   if (answered_.exchange(true)) return;
-  way_.run([response = std::move(response)](ClientConnection* connection) mutable {
+  handle_.run([response = std::move(response)](ClientConnection* connection) mutable {
     if (connection) {
       connection->answer(std::move(response));
     } else if (response.lost) {
@@ -592,7 +592,7 @@ void ClientExchange::wait(std::chrono::milliseconds most, std::move_only_functio
 
 std::shared_ptr<Stream> ClientExchange::stream(Response head, std::string idle, std::string last) {
   answered_ = true;
-  auto stream = std::make_shared<ClientStream>(way_, std::move(last));
+  auto stream = std::make_shared<ClientStream>(handle_, std::move(last));
   if (const auto connection = connection_.lock()) connection->begin_stream(head, std::move(idle), stream);
   return stream;
 }
@@ -602,12 +602,12 @@ bool ClientStream::send(std::string frame) {
   const std::size_t bytes = frame.size();
   if (queued_.fetch_add(bytes) + bytes > kStreamBytesMax) {
     over_ = true;
-    way_.run([last = last_](ClientConnection* connection) {
+    handle_.run([last = last_](ClientConnection* connection) {
       if (connection) connection->stream_end(last);
     });
     return false;
   }
-  way_.run([frame = std::move(frame)](ClientConnection* connection) {
+  handle_.run([frame = std::move(frame)](ClientConnection* connection) {
     if (connection) connection->stream_write(frame, frame.size());
   });
   return true;
@@ -615,9 +615,9 @@ bool ClientStream::send(std::string frame) {
 
 }  // namespace
 
-std::shared_ptr<Connection> make_connection(std::unique_ptr<Transport> transport, Shared& shared,
-                                            std::shared_ptr<Mailbox> mailbox,
-                                            std::move_only_function<void()> closed) {
+std::shared_ptr<HttpConnection> make_connection(std::unique_ptr<Transport> transport, SharedState& shared,
+                                                std::shared_ptr<Mailbox> mailbox,
+                                                std::move_only_function<void()> closed) {
   return std::make_shared<ClientConnection>(std::move(transport), shared, std::move(mailbox),
                                             std::move(closed));
 }

@@ -17,8 +17,8 @@
 namespace faultline::http {
 
 /// What all connections of a server share. Outlived by none of them.
-struct Shared {
-  Options options;
+struct SharedState {
+  HttpServerOptions options;
   Router router;
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> refused_connections = 0;
@@ -41,11 +41,11 @@ class Mailbox {
 };
 
 /// One client. All of it runs on one thread.
-class Connection {
+class HttpConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  virtual ~Connection() = default;
+  virtual ~HttpConnection() = default;
   virtual void start() = 0;
   /// Now and then: ends what has taken too long.
   virtual void tick(Clock::time_point now) = 0;
@@ -55,8 +55,9 @@ class Connection {
 };
 
 /// `closed` is called once, when it has let go of its socket.
-[[nodiscard]] std::shared_ptr<Connection> make_connection(std::unique_ptr<Transport> transport,
-                                                          Shared& shared, std::shared_ptr<Mailbox> mailbox,
-                                                          std::move_only_function<void()> closed);
+[[nodiscard]] std::shared_ptr<HttpConnection> make_connection(std::unique_ptr<Transport> transport,
+                                                              SharedState& shared,
+                                                              std::shared_ptr<Mailbox> mailbox,
+                                                              std::move_only_function<void()> closed);
 
 }  // namespace faultline::http

@@ -9,8 +9,8 @@
 namespace faultline::http {
 namespace {
 
-using service::Answer;
 using service::Problem;
+using service::ServiceResult;
 
 bool read_base64(Json value, std::string& into, Refusal& refusal) {
   auto bytes = value.is_string() ? parse_base64(value.string()) : std::nullopt;
@@ -156,8 +156,8 @@ bool is_over(Json array, std::size_t batch_max) {
 }
 
 template <class T, std::size_t N>
-Answer<T> decode(std::string_view body, const Field<T> (&fields)[N], const Limits& limits) {
-  const Answer<Json> json = parse_body(body, limits.depth_max);
+ServiceResult<T> decode(std::string_view body, const Field<T> (&fields)[N], const Limits& limits) {
+  const ServiceResult<Json> json = parse_body(body, limits.depth_max);
   if (!json) return std::unexpected(json.error());
   bool over = false;
   if (json->is_object()) {
@@ -176,7 +176,7 @@ Problem bad_json(const JsonProblem& problem, const std::string& where) {
       "send JSON as in RFC 8259, in UTF-8");
 }
 
-Answer<Jobs> decode_lines(std::string_view body, const Limits& limits) {
+ServiceResult<Jobs> decode_lines(std::string_view body, const Limits& limits) {
   Jobs jobs{.batch = true};
   std::size_t line_number = 0;
   while (!body.empty()) {
@@ -202,7 +202,7 @@ Answer<Jobs> decode_lines(std::string_view body, const Limits& limits) {
 
 }  // namespace
 
-Answer<Json> parse_body(std::string_view body, std::size_t depth_max) {
+ServiceResult<Json> parse_body(std::string_view body, std::size_t depth_max) {
   if (body.empty()) return Json{"{}"};
   if (const auto problem = find_json_problem(std::as_bytes(std::span{body}), depth_max)) {
     return std::unexpected(bad_json(*problem, "the body"));
@@ -210,9 +210,9 @@ Answer<Json> parse_body(std::string_view body, std::size_t depth_max) {
   return Json{body};
 }
 
-Answer<Jobs> decode_jobs(std::string_view body, bool ndjson, const Limits& limits) {
+ServiceResult<Jobs> decode_jobs(std::string_view body, bool ndjson, const Limits& limits) {
   if (ndjson) return decode_lines(body, limits);
-  const Answer<Json> json = parse_body(body, limits.depth_max);
+  const ServiceResult<Json> json = parse_body(body, limits.depth_max);
   if (!json) return std::unexpected(json.error());
   if (is_over(*json, limits.batch_max)) return std::unexpected(too_many(limits.batch_max));
   Refusal refusal;
@@ -227,7 +227,7 @@ Answer<Jobs> decode_jobs(std::string_view body, bool ndjson, const Limits& limit
   return jobs;
 }
 
-Answer<ClaimCall> decode_claim(std::string_view body, const Limits& limits) {
+ServiceResult<ClaimCall> decode_claim(std::string_view body, const Limits& limits) {
   constexpr std::chrono::milliseconds kWaitMax{30'000};
   static constexpr Field<ClaimCall> kFields[] = {
       member<&ClaimCall::queue>("queue"),
@@ -235,7 +235,7 @@ Answer<ClaimCall> decode_claim(std::string_view body, const Limits& limits) {
       member<&ClaimCall::limit>("limit"),
       member<&ClaimCall::wait>("wait_ms"),
   };
-  Answer<ClaimCall> call = decode(body, kFields, limits);
+  ServiceResult<ClaimCall> call = decode(body, kFields, limits);
   if (!call) return call;
   if (call->limit < 1 || call->limit > limits.batch_max) {
     return std::unexpected(invalid("limit: 1 to " + std::to_string(limits.batch_max) + " are allowed"));
@@ -246,7 +246,7 @@ Answer<ClaimCall> decode_claim(std::string_view body, const Limits& limits) {
   return call;
 }
 
-Answer<HeartbeatCall> decode_heartbeat(std::string_view body, const Limits& limits) {
+ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body, const Limits& limits) {
   static constexpr Field<HeartbeatCall> kFields[] = {
       member<&HeartbeatCall::leases>("leases", true),
       member<&HeartbeatCall::extend>("extend_ms"),
@@ -254,7 +254,7 @@ Answer<HeartbeatCall> decode_heartbeat(std::string_view body, const Limits& limi
   return decode(body, kFields, limits);
 }
 
-Answer<SettleCall> decode_settle(std::string_view body, const Limits& limits) {
+ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& limits) {
   static constexpr Field<SettleCall> kFields[] = {
       member<&SettleCall::results>("results", true),
       member<&SettleCall::resent>("resent"),
@@ -263,31 +263,31 @@ Answer<SettleCall> decode_settle(std::string_view body, const Limits& limits) {
 }
 
 template <class T>
-static Answer<std::vector<T>> decode_list(std::string_view body, const Field<ListBody<T>> (&fields)[1],
-                                          const Limits& limits) {
-  Answer<ListBody<T>> list = decode(body, fields, limits);
+static ServiceResult<std::vector<T>> decode_list(std::string_view body, const Field<ListBody<T>> (&fields)[1],
+                                                 const Limits& limits) {
+  ServiceResult<ListBody<T>> list = decode(body, fields, limits);
   if (!list) return std::unexpected(std::move(list.error()));
   return std::move(list->items);
 }
 
-Answer<std::vector<Lease>> decode_leases(std::string_view body, const Limits& limits) {
+ServiceResult<std::vector<Lease>> decode_leases(std::string_view body, const Limits& limits) {
   return decode_list<Lease>(body, {member<&ListBody<Lease>::items>("leases", true)}, limits);
 }
 
-Answer<std::vector<ProgressReport>> decode_progress(std::string_view body, const Limits& limits) {
+ServiceResult<std::vector<ProgressReport>> decode_progress(std::string_view body, const Limits& limits) {
   return decode_list<ProgressReport>(body, {member<&ListBody<ProgressReport>::items>("reports", true)},
                                      limits);
 }
 
-Answer<std::vector<EffectKey>> decode_effect_keys(std::string_view body, const Limits& limits) {
+ServiceResult<std::vector<EffectKey>> decode_effect_keys(std::string_view body, const Limits& limits) {
   return decode_list<EffectKey>(body, {member<&ListBody<EffectKey>::items>("keys", true)}, limits);
 }
 
-Answer<std::vector<EffectResult>> decode_effect_results(std::string_view body, const Limits& limits) {
+ServiceResult<std::vector<EffectResult>> decode_effect_results(std::string_view body, const Limits& limits) {
   return decode_list<EffectResult>(body, {member<&ListBody<EffectResult>::items>("results", true)}, limits);
 }
 
-Answer<SelectCall> decode_selection(std::string_view body, bool with_reason, const Limits& limits) {
+ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reason, const Limits& limits) {
   static constexpr auto of = []<auto Member>() {
     return +[](Json v, SelectCall& call, Refusal& r) { return read(v, call.selection.*Member, r); };
   };
@@ -299,7 +299,8 @@ Answer<SelectCall> decode_selection(std::string_view body, bool with_reason, con
   static constexpr Field<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun};
   static constexpr Field<SelectCall> kCancel[] = {kIds, kFilter, kDryRun,
                                                   member<&SelectCall::reason>("reason")};
-  Answer<SelectCall> call = with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
+  ServiceResult<SelectCall> call =
+      with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
   if (!call) return call;
   const service::Selection& selection = call->selection;
   if (selection.ids.empty() == !selection.filter) {
@@ -311,22 +312,22 @@ Answer<SelectCall> decode_selection(std::string_view body, bool with_reason, con
   return call;
 }
 
-Answer<std::string> decode_reason(std::string_view body, const Limits& limits) {
+ServiceResult<std::string> decode_reason(std::string_view body, const Limits& limits) {
   static constexpr Field<SelectCall> kFields[] = {member<&SelectCall::reason>("reason")};
-  Answer<SelectCall> call = decode(body, kFields, limits);
+  ServiceResult<SelectCall> call = decode(body, kFields, limits);
   if (!call) return std::unexpected(std::move(call.error()));
   return std::move(call->reason);
 }
 
-Answer<void> decode_nothing(std::string_view body, const Limits& limits) {
-  const Answer<Json> json = parse_body(body, limits.depth_max);
+ServiceResult<void> decode_nothing(std::string_view body, const Limits& limits) {
+  const ServiceResult<Json> json = parse_body(body, limits.depth_max);
   if (!json) return std::unexpected(json.error());
   const bool nothing = json->is_object() && json->members([](const std::string&, Json) { return false; });
   if (!nothing) return std::unexpected(invalid("an empty object, or no body, is expected"));
   return {};
 }
 
-Answer<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {
+ServiceResult<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {
   static constexpr Field<QueueSettings> kFields[] = {
       member<&QueueSettings::paused>("paused"),
       {.name = "running_max",

@@ -22,13 +22,14 @@ struct Limits {
 };
 
 /// The body as one JSON text. An empty body is an empty object.
-[[nodiscard]] service::Answer<Json> parse_body(std::string_view body, std::size_t depth_max);
+[[nodiscard]] service::ServiceResult<Json> parse_body(std::string_view body, std::size_t depth_max);
 
 struct Jobs {
   std::vector<NewJob> jobs{};
   bool batch = false;  ///< an array or NDJSON
 };
-[[nodiscard]] service::Answer<Jobs> decode_jobs(std::string_view body, bool ndjson, const Limits& limits);
+[[nodiscard]] service::ServiceResult<Jobs> decode_jobs(std::string_view body, bool ndjson,
+                                                       const Limits& limits);
 
 struct ClaimCall {
   std::string queue = "default";
@@ -36,40 +37,42 @@ struct ClaimCall {
   std::size_t limit = 1;
   std::chrono::milliseconds wait{0};
 };
-[[nodiscard]] service::Answer<ClaimCall> decode_claim(std::string_view body, const Limits& limits);
+[[nodiscard]] service::ServiceResult<ClaimCall> decode_claim(std::string_view body, const Limits& limits);
 
 struct HeartbeatCall {
   std::vector<Lease> leases{};
   std::optional<std::chrono::milliseconds> extend{};
 };
-[[nodiscard]] service::Answer<HeartbeatCall> decode_heartbeat(std::string_view body, const Limits& limits);
+[[nodiscard]] service::ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body,
+                                                                     const Limits& limits);
 
 struct SettleCall {
   std::vector<Settlement> results{};
   bool resent = false;
 };
-[[nodiscard]] service::Answer<SettleCall> decode_settle(std::string_view body, const Limits& limits);
+[[nodiscard]] service::ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& limits);
 
-[[nodiscard]] service::Answer<std::vector<Lease>> decode_leases(std::string_view body, const Limits& limits);
-[[nodiscard]] service::Answer<std::vector<ProgressReport>> decode_progress(std::string_view body,
-                                                                           const Limits& limits);
-[[nodiscard]] service::Answer<std::vector<EffectKey>> decode_effect_keys(std::string_view body,
-                                                                         const Limits& limits);
-[[nodiscard]] service::Answer<std::vector<EffectResult>> decode_effect_results(std::string_view body,
-                                                                               const Limits& limits);
+[[nodiscard]] service::ServiceResult<std::vector<Lease>> decode_leases(std::string_view body,
+                                                                       const Limits& limits);
+[[nodiscard]] service::ServiceResult<std::vector<ProgressReport>> decode_progress(std::string_view body,
+                                                                                  const Limits& limits);
+[[nodiscard]] service::ServiceResult<std::vector<EffectKey>> decode_effect_keys(std::string_view body,
+                                                                                const Limits& limits);
+[[nodiscard]] service::ServiceResult<std::vector<EffectResult>> decode_effect_results(std::string_view body,
+                                                                                      const Limits& limits);
 
 struct SelectCall {
   service::Selection selection{};
   std::string reason{};  ///< of a cancellation
 };
 /// `with_reason`: a cancellation.
-[[nodiscard]] service::Answer<SelectCall> decode_selection(std::string_view body, bool with_reason,
-                                                           const Limits& limits);
+[[nodiscard]] service::ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reason,
+                                                                  const Limits& limits);
 /// {"reason": …} or nothing.
-[[nodiscard]] service::Answer<std::string> decode_reason(std::string_view body, const Limits& limits);
+[[nodiscard]] service::ServiceResult<std::string> decode_reason(std::string_view body, const Limits& limits);
 /// {} or nothing.
-[[nodiscard]] service::Answer<void> decode_nothing(std::string_view body, const Limits& limits);
-[[nodiscard]] service::Answer<QueueSettings> decode_queue_settings(std::string_view body,
-                                                                   const Limits& limits);
+[[nodiscard]] service::ServiceResult<void> decode_nothing(std::string_view body, const Limits& limits);
+[[nodiscard]] service::ServiceResult<QueueSettings> decode_queue_settings(std::string_view body,
+                                                                          const Limits& limits);
 
 }  // namespace faultline::http

@@ -44,7 +44,7 @@ inline void refuse(const Call& call, const service::Problem& problem) {
 
 /// The value, or nothing after the client was told the problem.
 template <class T>
-std::optional<T> accepted(const Call& call, service::Answer<T> answer) {
+std::optional<T> accepted(const Call& call, service::ServiceResult<T> answer) {
   if (answer) return std::move(*answer);
   refuse(call, answer.error());
   return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<T> accepted(const Call& call, service::Answer<T> answer) {
 /// A `Done` that answers with the `Response` that `respond` makes of the value.
 template <class T, class F>
 service::Done<T> answer_with(const Call& call, F respond) {
-  return [exchange = call.exchange, respond = std::move(respond)](service::Answer<T> answer) {
+  return [exchange = call.exchange, respond = std::move(respond)](service::ServiceResult<T> answer) {
     exchange->respond(answer ? respond(std::move(*answer)) : problem_response(answer.error()));
   };
 }

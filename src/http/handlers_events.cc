@@ -6,27 +6,27 @@
 namespace faultline::http {
 namespace {
 
-std::string frame_of(const service::Happening& happening) {
+std::string frame_of(const service::LiveEvent& event) {
   std::string frame;
-  frame.reserve(happening.json.size() + happening.name.size() + 48);
-  frame += "id: " + std::to_string(happening.id);
-  frame += "\nevent: " + happening.name;
-  frame += "\ndata: " + happening.json;
+  frame.reserve(event.json.size() + event.name.size() + 48);
+  frame += "id: " + std::to_string(event.id);
+  frame += "\nevent: " + event.name;
+  frame += "\ndata: " + event.json;
   frame += "\n\n";
   return frame;
 }
 
 /// A stream that exists only once the service has agreed to it; the service may have something to say before
 /// that.
-class Feed {
+class EventStream {
  public:
   void open(std::shared_ptr<Stream> stream) {
     const std::scoped_lock lock{mutex_};
     stream_ = std::move(stream);
   }
-  void send(const service::Happening& happening) {
+  void send(const service::LiveEvent& event) {
     const std::scoped_lock lock{mutex_};
-    if (stream_ && !stream_->send(frame_of(happening))) stream_ = nullptr;
+    if (stream_ && !stream_->send(frame_of(event))) stream_ = nullptr;
   }
 
  private:
@@ -45,19 +45,19 @@ void get_events(const Call& call) {
     const auto problem = check_access(call.who, service::Operation::watch_events, queue);
     if (problem) return refuse(call, *problem);
   }
-  const auto feed = std::make_shared<Feed>();
+  const auto stream = std::make_shared<EventStream>();
   auto watch = accepted(
       call,
-      call.service.watch(call.who, [feed, queue](const std::shared_ptr<const service::Happening>& happening) {
-        if (!queue.empty() && !happening->queue.empty() && happening->queue != queue) return;
-        feed->send(*happening);
+      call.service.watch(call.who, [stream, queue](const std::shared_ptr<const service::LiveEvent>& event) {
+        if (!queue.empty() && !event->queue.empty() && event->queue != queue) return;
+        stream->send(*event);
       }));
   if (!watch) return;
   Response head{.content_type = "text/event-stream"};
   head.headers.emplace_back("Cache-Control", "no-store");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy should pass events on at once
   call.exchange->keep(std::move(*watch));
-  feed->open(call.exchange->stream(
+  stream->open(call.exchange->stream(
       std::move(head), ": still here\n\n",
       "event: dropped\ndata: {\"reason\":\"the events came faster than they were read\"}\n\n"));
 }

@@ -9,8 +9,8 @@
 namespace faultline::http {
 namespace {
 
-using service::Answer;
 using service::Problem;
+using service::ServiceResult;
 
 Response submission_response(std::vector<Submission> submissions) {
   const Submission& submission = submissions.front();
@@ -72,7 +72,7 @@ std::optional<JobId> job_of(const Call& call) {
   return std::nullopt;
 }
 
-Answer<std::size_t> parse_limit(std::string_view text) {
+ServiceResult<std::size_t> parse_limit(std::string_view text) {
   std::size_t limit = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
   if (error != std::errc{} || end != text.data() + text.size() || limit < 1 || limit > 1'000) {
@@ -86,7 +86,7 @@ struct Listing {
   std::string cursor{};
 };
 
-Answer<Listing> parse_listing(std::string_view query, std::span<const std::string_view> known) {
+ServiceResult<Listing> parse_listing(std::string_view query, std::span<const std::string_view> known) {
   auto parameters = parse_query(query, known);
   if (!parameters) return std::unexpected(parameters.error());
   Listing listing;

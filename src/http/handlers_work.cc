@@ -60,9 +60,9 @@ Response all_stale(const std::vector<Verdict>& verdicts, const std::vector<Lease
 }
 
 /// A long poll: the first delivery answers it. Shared by the connection's thread and the service's.
-class Poll {
+class LongPoll {
  public:
-  explicit Poll(const Call& call) : service_(call.service), who_(call.who), exchange_(call.exchange) {}
+  explicit LongPoll(const Call& call) : service_(call.service), who_(call.who), exchange_(call.exchange) {}
 
   bool deliver(std::vector<ClaimedJob> jobs) {
     if (!finish()) return false;
@@ -73,7 +73,8 @@ class Poll {
     // The client went away before it could be told: the jobs are free again at once.
     response.lost = [&service = service_, who = who_, releases = std::move(releases)]() mutable {
       if (releases.empty()) return;
-      service.settle(who, std::move(releases), false, [](const service::Answer<std::vector<Verdict>>&) {});
+      service.settle(who, std::move(releases), false,
+                     [](const service::ServiceResult<std::vector<Verdict>>&) {});
     };
     exchange_->respond(std::move(response));
     return true;
@@ -91,7 +92,7 @@ class Poll {
 
   service::Service& service_;
   service::Principal who_;
-  std::shared_ptr<Exchange> exchange_;
+  std::shared_ptr<HttpExchange> exchange_;
   std::mutex mutex_;
   bool finished_ = false;
 };
@@ -101,7 +102,7 @@ class Poll {
 void post_claim(const Call& call) {
   auto claim = accepted(call, decode_claim(call.request.body, call.limits()));
   if (!claim) return;
-  const auto poll = std::make_shared<Poll>(call);
+  const auto poll = std::make_shared<LongPoll>(call);
   auto consumer =
       accepted(call, call.service.consume(call.who, std::move(claim->queue), std::move(claim->worker),
                                           [poll](std::vector<ClaimedJob> jobs, std::int64_t) {

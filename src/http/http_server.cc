@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 using Tcp = asio::ip::tcp;
 using SystemError = boost::system::error_code;
 
-Error cannot_listen(const Options& options, const std::string& why) {
+Error cannot_listen(const HttpServerOptions& options, const std::string& why) {
   return {.code = ErrorCode::invalid_argument,
           .message = "cannot listen on " + options.host + ":" + std::to_string(options.port) + ": " + why,
           .hint = "give an address of this machine and a port that is free"};
@@ -72,7 +72,7 @@ class LoopMailbox : public Mailbox {
 /// One thread with its connections. A connection never leaves its thread, so it needs no lock.
 class Loop {
  public:
-  explicit Loop(Shared& shared) : shared_(shared), mailbox_(std::make_shared<LoopMailbox>(context_)) {}
+  explicit Loop(SharedState& shared) : shared_(shared), mailbox_(std::make_shared<LoopMailbox>(context_)) {}
   ~Loop() { stop(); }
 
   [[nodiscard]] asio::io_context& context() { return context_; }
@@ -114,8 +114,8 @@ class Loop {
   }
 
  private:
-  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all() const {
-    std::vector<std::shared_ptr<Connection>> connections;
+  [[nodiscard]] std::vector<std::shared_ptr<HttpConnection>> all() const {
+    std::vector<std::shared_ptr<HttpConnection>> connections;
     connections.reserve(connections_.size());
     for (const auto& entry : connections_) connections.push_back(entry.second);
     return connections;
@@ -131,7 +131,7 @@ class Loop {
     });
   }
   void tick() {
-    const auto now = Connection::Clock::now();
+    const auto now = HttpConnection::Clock::now();
     for (const auto& connection : all()) connection->tick(now);
     if (every_second_ && now >= next_second_) {
       next_second_ = now + 1s;
@@ -139,20 +139,21 @@ class Loop {
     }
   }
 
-  Shared& shared_;
+  SharedState& shared_;
   asio::io_context context_{1};
   asio::steady_timer timer_{context_};
   std::shared_ptr<LoopMailbox> mailbox_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Connection>> connections_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<HttpConnection>> connections_;
   std::uint64_t next_number_ = 0;
   std::function<void()> every_second_;
-  Connection::Clock::time_point next_second_{};
+  HttpConnection::Clock::time_point next_second_{};
   std::jthread thread_;
 };
 
-class Server : public HttpServer {
+class RunningHttpServer : public HttpServer {
  public:
-  Server(Options options, service::Service& service, const service::Authenticator& authenticator)
+  RunningHttpServer(HttpServerOptions options, service::Service& service,
+                    const service::Authenticator& authenticator)
       : shared_{.options = options,
                 .router = Router{{.json_depth_max = options.json_depth_max,
                                   .cors_origin = options.cors_origin,
@@ -160,14 +161,14 @@ class Server : public HttpServer {
                                  service,
                                  authenticator}},
         loops_(make_loops(shared_)) {}
-  ~Server() override {
+  ~RunningHttpServer() override {
     stop_accepting();
     // The acceptor runs in the first loop, and hands sockets to the others.
     for (const auto& loop : loops_) loop->stop();
   }
 
   Expected<void> listen() {
-    const Options& options = shared_.options;
+    const HttpServerOptions& options = shared_.options;
     if (!options.tls_cert.empty()) {
       auto certificate = Certificate::load(options.tls_cert, options.tls_key);
       if (!certificate) return std::unexpected(std::move(certificate.error()));
@@ -203,7 +204,7 @@ class Server : public HttpServer {
   }
 
  private:
-  static std::vector<std::unique_ptr<Loop>> make_loops(Shared& shared) {
+  static std::vector<std::unique_ptr<Loop>> make_loops(SharedState& shared) {
     std::vector<std::unique_ptr<Loop>> loops;
     const std::size_t count = std::max<std::size_t>(1, shared.options.threads);
     for (std::size_t i = 0; i < count; ++i) loops.push_back(std::make_unique<Loop>(shared));
@@ -211,7 +212,7 @@ class Server : public HttpServer {
   }
 
   Expected<void> bind() {
-    const Options& options = shared_.options;
+    const HttpServerOptions& options = shared_.options;
     SystemError error;
     Tcp::resolver resolver{loops_.front()->context()};
     const auto found =
@@ -267,7 +268,7 @@ class Server : public HttpServer {
     });
   }
 
-  Shared shared_;
+  SharedState shared_;
   std::unique_ptr<Certificate> certificate_;
   std::vector<std::unique_ptr<Loop>> loops_;
   Tcp::acceptor acceptor_{loops_.front()->context()};
@@ -279,9 +280,9 @@ class Server : public HttpServer {
 
 }  // namespace
 
-Expected<std::unique_ptr<HttpServer>> HttpServer::start(Options options, service::Service& service,
+Expected<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options, service::Service& service,
                                                         const service::Authenticator& authenticator) {
-  auto server = std::make_unique<Server>(std::move(options), service, authenticator);
+  auto server = std::make_unique<RunningHttpServer>(std::move(options), service, authenticator);
   if (auto listening = server->listen(); !listening) return std::unexpected(std::move(listening.error()));
   return server;
 }

@@ -13,7 +13,7 @@
 
 namespace faultline::http {
 
-struct Options {
+struct HttpServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: any free one
   std::size_t threads = 2;
@@ -37,7 +37,7 @@ class HttpServer {
  public:
   /// The service and the authenticator must outlive it.
   [[nodiscard]] static Expected<std::unique_ptr<HttpServer>> start(
-      Options options, service::Service& service, const service::Authenticator& authenticator);
+      HttpServerOptions options, service::Service& service, const service::Authenticator& authenticator);
   virtual ~HttpServer() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Takes no more connections, closes idle ones, ends event streams, answers what is under way with

@@ -40,14 +40,14 @@ class Stream {
  public:
   virtual ~Stream() = default;
   /// From any thread; does not block. False: the client is gone, or so slow that it has been given up. Then
-  /// `last` of `Exchange::stream` is its final frame.
+  /// `last` of `HttpExchange::stream` is its final frame.
   [[nodiscard]] virtual bool send(std::string frame) = 0;
 };
 
 /// The way back to the client of one request.
-class Exchange {
+class HttpExchange {
  public:
-  virtual ~Exchange() = default;
+  virtual ~HttpExchange() = default;
 
   /// Once, from any thread.
   virtual void respond(Response response) = 0;

@@ -295,7 +295,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-service::Answer<std::vector<std::pair<std::string, std::string>>> parse_query(
+service::ServiceResult<std::vector<std::pair<std::string, std::string>>> parse_query(
     std::string_view query, std::span<const std::string_view> known) {
   std::vector<std::pair<std::string, std::string>> parameters;
   while (!query.empty()) {
@@ -377,7 +377,7 @@ std::expected<Router::Admitted, Response> Router::admit(const Request& head) con
 }
 
 void Router::handle(const Admitted& admitted, const Request& request,
-                    const std::shared_ptr<Exchange>& exchange) const {
+                    const std::shared_ptr<HttpExchange>& exchange) const {
   try {
     admitted.route->handler({.service = service_,
                              .options = options_,
@@ -391,7 +391,7 @@ void Router::handle(const Admitted& admitted, const Request& request,
   }
 }
 
-void Router::handle(const Request& request, const std::shared_ptr<Exchange>& exchange) const {
+void Router::handle(const Request& request, const std::shared_ptr<HttpExchange>& exchange) const {
   auto admitted = admit(request);
   if (!admitted) return exchange->respond(std::move(admitted.error()));
   handle(*admitted, request, exchange);

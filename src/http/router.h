@@ -30,7 +30,7 @@ struct Call {
   const service::Principal& who;
   const Request& request;
   const std::vector<std::string>& params;  ///< of the path, in order
-  std::shared_ptr<Exchange> exchange;
+  std::shared_ptr<HttpExchange> exchange;
 
   [[nodiscard]] Limits limits() const;
 };
@@ -51,7 +51,7 @@ struct Route {
 [[nodiscard]] std::span<const Route> routes();
 
 /// The parameters of a query. Those that are not known, or stand twice, are refused.
-[[nodiscard]] service::Answer<std::vector<std::pair<std::string, std::string>>> parse_query(
+[[nodiscard]] service::ServiceResult<std::vector<std::pair<std::string, std::string>>> parse_query(
     std::string_view query, std::span<const std::string_view> known);
 [[nodiscard]] std::optional<std::string> percent_decoded(std::string_view text);
 
@@ -69,9 +69,9 @@ class Router {
   [[nodiscard]] std::expected<Admitted, Response> admit(const Request& head) const;
   /// Answers through the exchange, now or later.
   void handle(const Admitted& admitted, const Request& request,
-              const std::shared_ptr<Exchange>& exchange) const;
+              const std::shared_ptr<HttpExchange>& exchange) const;
   /// Both at once.
-  void handle(const Request& request, const std::shared_ptr<Exchange>& exchange) const;
+  void handle(const Request& request, const std::shared_ptr<HttpExchange>& exchange) const;
 
  private:
   [[nodiscard]] std::expected<Admitted, Response> find(const Request& head) const;

@@ -15,10 +15,10 @@
 namespace faultline::keys {
 namespace {
 
-using service::Answer;
 using service::Code;
 using service::Principal;
 using service::Problem;
+using service::ServiceResult;
 using std::chrono::milliseconds;
 
 /// How long it may take to connect, and to answer.
@@ -77,7 +77,7 @@ class RefreshedKeyring final : public Keyring {
     thread_.join();
   }
 
-  [[nodiscard]] Answer<Principal> authenticate(std::string_view bearer) const override {
+  [[nodiscard]] service::ServiceResult<Principal> authenticate(std::string_view bearer) const override {
     if (bearer.empty()) return std::unexpected(unauthenticated("this server asks for a key"));
     const std::shared_ptr<const Snapshot> keys = snapshot();
     if (!keys) {

@@ -48,7 +48,7 @@ struct Command {
 };
 
 // What has come of a unit so far.
-struct Answers {
+struct Replies {
   std::vector<Result> results;
   std::optional<Error> error;  // the first
   bool committed = false;      // by a COMMIT statement that was answered
@@ -183,8 +183,8 @@ class Connection::Impl {
   [[nodiscard]] Expected<void> send(std::span<const Command> commands, Deadline deadline);
   [[nodiscard]] Expected<std::vector<Result>> collect(std::span<const Command> commands, Ending ending,
                                                       Deadline deadline);
-  void take_answer(Answers& answers, const Command* command, Ending ending, ResultHandle result);
-  void take_error(Answers& answers, const Command* command, Ending ending, const PGresult* result);
+  void take_reply(Replies& replies, const Command* command, Ending ending, ResultHandle result);
+  void take_error(Replies& replies, const Command* command, Ending ending, const PGresult* result);
   /// Whether an error says that prepared statements are not what they were; then all will be prepared anew.
   [[nodiscard]] bool forgot_prepared(const Error& error);
   [[nodiscard]] Error standby_not_waited_for();
@@ -332,12 +332,12 @@ Expected<void> Connection::Impl::send(std::span<const Command> commands, Deadlin
 
 Expected<std::vector<Result>> Connection::Impl::collect(std::span<const Command> commands, Ending ending,
                                                         Deadline deadline) {
-  Answers answers;
+  Replies replies;
   for (std::size_t at = 0;;) {
     auto next = wire.next_result(deadline);
     if (!next) {
-      if (answers.error || answers.committed) break;
-      answers.error = ending == Ending::none ? next.error() : outcome_unknown(std::move(next.error()));
+      if (replies.error || replies.committed) break;
+      replies.error = ending == Ending::none ? next.error() : outcome_unknown(std::move(next.error()));
       break;
     }
     if (!*next) {
@@ -347,27 +347,27 @@ Expected<std::vector<Result>> Connection::Impl::collect(std::span<const Command>
     if (PQresultStatus(next->get()) == PGRES_PIPELINE_SYNC) break;
     // After the last command only the Sync is left, and an error there is one of its commit.
     const Command* command = at < commands.size() ? &commands[at] : nullptr;
-    take_answer(answers, command, ending, std::move(*next));
-    if (!wire.usable() && answers.error) break;
+    take_reply(replies, command, ending, std::move(*next));
+    if (!wire.usable() && replies.error) break;
   }
-  if (answers.error) return std::unexpected(std::move(*answers.error));
+  if (replies.error) return std::unexpected(std::move(*replies.error));
   if (ending != Ending::none && wire.commit_in_doubt()) return std::unexpected(standby_not_waited_for());
-  return std::move(answers.results);
+  return std::move(replies.results);
 }
 
-void Connection::Impl::take_answer(Answers& answers, const Command* command, Ending ending,
-                                   ResultHandle result) {
+void Connection::Impl::take_reply(Replies& replies, const Command* command, Ending ending,
+                                  ResultHandle result) {
   switch (PQresultStatus(result.get())) {
     case PGRES_PIPELINE_ABORTED:
       return;
     case PGRES_FATAL_ERROR:
     case PGRES_BAD_RESPONSE:
-      return take_error(answers, command, ending, result.get());
+      return take_error(replies, command, ending, result.get());
     case PGRES_COPY_IN:
     case PGRES_COPY_OUT:
     case PGRES_COPY_BOTH:
       wire.shut();
-      answers.error = Error{.code = Errc::server, .message = "COPY cannot be part of a unit; use copy_in()"};
+      replies.error = Error{.code = Errc::server, .message = "COPY cannot be part of a unit; use copy_in()"};
       return;
     default:
       break;
@@ -380,29 +380,29 @@ void Connection::Impl::take_answer(Answers& answers, const Command* command, End
       command->prepared->confirmed = true;
       return;
     case Command::Role::step:
-      answers.results.emplace_back(result.release());
+      replies.results.emplace_back(result.release());
       return;
     case Command::Role::commit:
       break;
   }
-  answers.committed = std::string_view{PQcmdStatus(result.get())} == "COMMIT";
-  if (answers.committed) return;
-  answers.error = Error{.code = Errc::server,
+  replies.committed = std::string_view{PQcmdStatus(result.get())} == "COMMIT";
+  if (replies.committed) return;
+  replies.error = Error{.code = Errc::server,
                         .sqlstate = "25P02",
                         .message = "the transaction had failed before, so its commit rolled it back"};
 }
 
-void Connection::Impl::take_error(Answers& answers, const Command* command, Ending ending,
+void Connection::Impl::take_error(Replies& replies, const Command* command, Ending ending,
                                   const PGresult* result) {
   const bool fatal = is_fatal(result);
   if (fatal) wire.shut();
-  if (answers.error || answers.committed) return;
-  answers.error = error_of(result);
-  if (command != nullptr) answers.error->statement = command->statement->name;
+  if (replies.error || replies.committed) return;
+  replies.error = error_of(result);
+  if (command != nullptr) replies.error->statement = command->statement->name;
   // An ERROR at the commit says that it failed; a server that dies there may have committed.
   const bool committing = command == nullptr || command->role == Command::Role::commit;
   if (fatal && committing && ending != Ending::none) {
-    answers.error = outcome_unknown(std::move(*answers.error));
+    replies.error = outcome_unknown(std::move(*replies.error));
   }
 }
 

@@ -21,15 +21,15 @@ Pool::~Pool() {
         "a pool outlives the connections that it lends");
 }
 
-Expected<Pool::Borrowed> Pool::acquire(Deadline deadline, Lane lane) {
-  Reserve& from = reserve(lane);
+Expected<Pool::Borrowed> Pool::acquire(Deadline deadline, Partition partition) {
+  Reserve& from = reserve(partition);
   auto taken = take(from, deadline);
   if (!taken) return std::unexpected(std::move(taken.error()));
-  if (*taken && (*taken)->alive_while_idle()) return Borrowed{*this, lane, std::move(**taken)};
+  if (*taken && (*taken)->alive_while_idle()) return Borrowed{*this, partition, std::move(**taken)};
   taken->reset();
   auto connection = connect(from, deadline);
   if (!connection) return std::unexpected(std::move(connection.error()));
-  return Borrowed{*this, lane, std::move(*connection)};
+  return Borrowed{*this, partition, std::move(*connection)};
 }
 
 Expected<std::optional<Connection>> Pool::take(Reserve& reserve, Deadline deadline) {
@@ -85,8 +85,8 @@ void Pool::give_up_slot(Reserve& reserve) noexcept {
   reserve.changed.notify_all();
 }
 
-void Pool::give_back(Lane lane, Connection connection) noexcept {
-  Reserve& to = reserve(lane);
+void Pool::give_back(Partition partition, Connection connection) noexcept {
+  Reserve& to = reserve(partition);
   if (!connection.usable() || !connection.idle()) {
     {
       const Connection closed = std::move(connection);
@@ -103,13 +103,15 @@ void Pool::give_back(Lane lane, Connection connection) noexcept {
 }
 
 Pool::Borrowed::Borrowed(Borrowed&& other) noexcept
-    : pool_(other.pool_), lane_(other.lane_), connection_(std::exchange(other.connection_, std::nullopt)) {}
+    : pool_(other.pool_),
+      partition_(other.partition_),
+      connection_(std::exchange(other.connection_, std::nullopt)) {}
 
 Pool::Borrowed& Pool::Borrowed::operator=(Borrowed&& other) noexcept {
   if (this == &other) return *this;
   release();
   pool_ = other.pool_;
-  lane_ = other.lane_;
+  partition_ = other.partition_;
   connection_ = std::exchange(other.connection_, std::nullopt);
   return *this;
 }
@@ -118,7 +120,7 @@ Pool::Borrowed::~Borrowed() { release(); }
 
 void Pool::Borrowed::release() noexcept {
   if (auto connection = std::exchange(connection_, std::nullopt))
-    pool_->give_back(lane_, std::move(*connection));
+    pool_->give_back(partition_, std::move(*connection));
 }
 
 }  // namespace faultline::pg

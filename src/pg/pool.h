@@ -25,7 +25,7 @@ class Pool {
     /// Of the jitter; drawn from the operating system when absent.
     std::optional<std::mt19937::result_type> jitter_seed{};
   };
-  enum class Lane { general, heartbeat };
+  enum class Partition { general, heartbeat };
 
   explicit Pool(Options options);
   ~Pool();
@@ -36,10 +36,10 @@ class Pool {
   /// or left inside a transaction or a statement. Connects and reconnects (with jitter) until `deadline`; an
   /// error that waiting cannot cure, such as a wrong password, is returned at once.
   class Borrowed;
-  [[nodiscard]] Expected<Borrowed> acquire(Deadline deadline, Lane lane = Lane::general);
+  [[nodiscard]] Expected<Borrowed> acquire(Deadline deadline, Partition partition = Partition::general);
 
  private:
-  /// Connections that only this lane's callers use. `open` counts idle, lent and connecting ones.
+  /// Connections that only this partition's callers use. `open` counts idle, lent and connecting ones.
   struct Reserve {
     std::size_t limit = 0;
     std::size_t open = 0;
@@ -47,11 +47,13 @@ class Pool {
     std::condition_variable changed;
   };
 
-  [[nodiscard]] Reserve& reserve(Lane lane) { return lane == Lane::heartbeat ? heartbeat_ : general_; }
+  [[nodiscard]] Reserve& reserve(Partition partition) {
+    return partition == Partition::heartbeat ? heartbeat_ : general_;
+  }
   /// An idle connection, or none and with it the right to open one.
   [[nodiscard]] Expected<std::optional<Connection>> take(Reserve& reserve, Deadline deadline);
   [[nodiscard]] Expected<Connection> connect(Reserve& reserve, Deadline deadline);
-  void give_back(Lane lane, Connection connection) noexcept;
+  void give_back(Partition partition, Connection connection) noexcept;
   void give_up_slot(Reserve& reserve) noexcept;
 
   const Options options_;
@@ -72,12 +74,12 @@ class Pool::Borrowed {
 
  private:
   friend class Pool;
-  Borrowed(Pool& pool, Lane lane, Connection connection)
-      : pool_(&pool), lane_(lane), connection_(std::move(connection)) {}
+  Borrowed(Pool& pool, Partition partition, Connection connection)
+      : pool_(&pool), partition_(partition), connection_(std::move(connection)) {}
   void release() noexcept;
 
   Pool* pool_;
-  Lane lane_;
+  Partition partition_;
   std::optional<Connection> connection_;
 };
 

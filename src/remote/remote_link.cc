@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "remote/feed.h"
+#include "remote/job_subscription.h"
 
 namespace faultline::remote {
 namespace {
@@ -49,15 +49,15 @@ std::span<const Item> first_part(std::span<const Item> items) {
 template <class Request, class Response>
 using Method = grpc::Status (pb::Faultline::Stub::*)(grpc::ClientContext*, const Request&, Response*);
 
-class RemoteLink : public link::Link {
+class RemoteLink : public worker::Link {
  public:
-  RemoteLink(std::string worker, std::unique_ptr<Connections> connections)
+  RemoteLink(std::string worker, std::unique_ptr<ServerConnections> connections)
       : worker_(std::move(worker)), connections_(std::move(connections)) {
     connections_->on_change = [this] { poke(); };
   }
   ~RemoteLink() override {
     stop_listening();
-    feeds_.clear();
+    subscriptions_.clear();
   }
 
   std::optional<Error> check_queues(std::span<const std::string> queues) override;
@@ -65,7 +65,7 @@ class RemoteLink : public link::Link {
 
   Expected<Claimed> claim(const ClaimRequest& request) override;
   void want(std::string_view queue, std::size_t limit) override {
-    if (Feed* feed = find(queue)) feed->want(limit);
+    if (JobSubscription* subscription = find(queue)) subscription->want(limit);
   }
   Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request) override;
   Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements, bool resent) override;
@@ -90,28 +90,29 @@ class RemoteLink : public link::Link {
 
   void listen(const std::vector<std::string>& queues, Callbacks callbacks) override;
   void stop_claims() override {
-    for (const auto& entry : feeds_) entry->feed->stop();
+    for (const auto& entry : subscriptions_) entry->subscription->stop();
   }
   void stop_listening() override;
 
  private:
   struct Entry {
-    std::unique_ptr<Feed> feed;
+    std::unique_ptr<JobSubscription> subscription;
     bool news = false;  // guarded by mutex_
   };
 
-  [[nodiscard]] Feed* find(std::string_view queue) const {
-    for (const auto& entry : feeds_) {
-      if (entry->feed->queue() == queue) return entry->feed.get();
+  [[nodiscard]] JobSubscription* find(std::string_view queue) const {
+    for (const auto& entry : subscriptions_) {
+      if (entry->subscription->queue() == queue) return entry->subscription.get();
     }
     return nullptr;
   }
   void open_feeds(std::span<const std::string> queues);
   /// Opens a stream for no jobs, and ends it: the server says whether it would take it.
   [[nodiscard]] std::expected<void, Failed> probe(const std::string& queue);
-  [[nodiscard]] Expected<Claimed> end_claim(Feed& feed, std::size_t limit);
+  [[nodiscard]] Expected<Claimed> end_claim(JobSubscription& subscription, std::size_t limit);
   /// Renews the leases that began too long ago. What was lost meanwhile is left out.
-  [[nodiscard]] std::optional<Error> renew(Feed& feed, std::vector<Feed::Arrived>& jobs);
+  [[nodiscard]] std::optional<Error> renew(JobSubscription& subscription,
+                                           std::vector<JobSubscription::Arrived>& jobs);
   [[nodiscard]] Expected<std::vector<Verdict>> report(std::span<const Settlement> settlements, bool resent);
 
   /// A call with one answer per item, in parts if there are many.
@@ -135,8 +136,8 @@ class RemoteLink : public link::Link {
   }
 
   const std::string worker_;
-  const std::unique_ptr<Connections> connections_;
-  std::vector<std::unique_ptr<Entry>> feeds_;  ///< made once, before there are threads
+  const std::unique_ptr<ServerConnections> connections_;
+  std::vector<std::unique_ptr<Entry>> subscriptions_;  ///< made once, before there are threads
   Callbacks callbacks_;
 
   std::mutex mutex_;  // guards all below
@@ -324,56 +325,60 @@ Expected<std::vector<Verdict>> RemoteLink::forget_effects(std::span<const Effect
 
 // Claims.
 
-Expected<link::Link::Claimed> RemoteLink::claim(const ClaimRequest& request) {
-  Feed* feed = find(request.queue);
-  if (feed == nullptr) return Claimed{};
-  feed->begin_claim(request.limit);
-  return end_claim(*feed, request.limit);
+Expected<worker::Link::Claimed> RemoteLink::claim(const ClaimRequest& request) {
+  JobSubscription* subscription = find(request.queue);
+  if (subscription == nullptr) return Claimed{};
+  subscription->begin_claim(request.limit);
+  return end_claim(*subscription, request.limit);
 }
 
-Expected<link::Link::Exchange> RemoteLink::exchange(std::span<const Settlement> settlements,
-                                                    const ClaimRequest& request) {
-  Feed* feed = find(request.queue);
+Expected<worker::Link::Exchange> RemoteLink::exchange(std::span<const Settlement> settlements,
+                                                      const ClaimRequest& request) {
+  JobSubscription* subscription = find(request.queue);
   // The jobs come while the settlements are under way.
-  if (feed != nullptr) feed->begin_claim(request.limit);
+  if (subscription != nullptr) subscription->begin_claim(request.limit);
   auto verdicts = settle(settlements, false);
   if (!verdicts) {
-    if (feed != nullptr) feed->put_back(feed->end_claim(request.limit));
+    if (subscription != nullptr) subscription->put_back(subscription->end_claim(request.limit));
     return std::unexpected(std::move(verdicts.error()));
   }
   Exchange done{.verdicts = std::move(*verdicts), .claimed = {}};
-  if (feed == nullptr) return done;
-  if (auto claimed = end_claim(*feed, request.limit)) done.claimed = std::move(*claimed);
+  if (subscription == nullptr) return done;
+  if (auto claimed = end_claim(*subscription, request.limit)) done.claimed = std::move(*claimed);
   return done;
 }
 
-Expected<link::Link::Claimed> RemoteLink::end_claim(Feed& feed, std::size_t limit) {
-  std::vector<Feed::Arrived> jobs = feed.end_claim(limit);
+Expected<worker::Link::Claimed> RemoteLink::end_claim(JobSubscription& subscription, std::size_t limit) {
+  std::vector<JobSubscription::Arrived> jobs = subscription.end_claim(limit);
   if (jobs.empty()) {
-    if (auto trouble = feed.trouble()) return std::unexpected(std::move(*trouble));
+    if (auto trouble = subscription.trouble()) return std::unexpected(std::move(*trouble));
     return Claimed{};
   }
-  if (auto problem = renew(feed, jobs)) return std::unexpected(std::move(*problem));
+  if (auto problem = renew(subscription, jobs)) return std::unexpected(std::move(*problem));
   Claimed claimed{.jobs = {}, .since = Clock::time_point::max()};
-  for (Feed::Arrived& arrived : jobs) {
+  for (JobSubscription::Arrived& arrived : jobs) {
     claimed.since = std::min(claimed.since, arrived.since);
     claimed.jobs.push_back(std::move(arrived.job));
   }
   return claimed;
 }
 
-std::optional<Error> RemoteLink::renew(Feed& feed, std::vector<Feed::Arrived>& jobs) {
+std::optional<Error> RemoteLink::renew(JobSubscription& subscription,
+                                       std::vector<JobSubscription::Arrived>& jobs) {
   const Clock::time_point now = Clock::now();
-  const auto is_fresh = [&](const Feed::Arrived& a) { return a.since + a.job.lease_ttl / 3 > now; };
+  const auto is_fresh = [&](const JobSubscription::Arrived& a) {
+    return a.since + a.job.lease_ttl / 3 > now;
+  };
   const auto first_old = std::stable_partition(jobs.begin(), jobs.end(), is_fresh);
   if (first_old == jobs.end()) return std::nullopt;
-  std::vector<Feed::Arrived> old{std::make_move_iterator(first_old), std::make_move_iterator(jobs.end())};
+  std::vector<JobSubscription::Arrived> old{std::make_move_iterator(first_old),
+                                            std::make_move_iterator(jobs.end())};
   jobs.erase(first_old, jobs.end());
   std::vector<Lease> leases;
-  for (const Feed::Arrived& arrived : old) leases.push_back(arrived.job.lease);
+  for (const JobSubscription::Arrived& arrived : old) leases.push_back(arrived.job.lease);
   auto beats = heartbeat(leases, std::nullopt);
   if (!beats) {
-    feed.put_back(std::move(old));
+    subscription.put_back(std::move(old));
     // What is fresh need not wait for it.
     return jobs.empty() ? std::optional{std::move(beats.error())} : std::nullopt;
   }
@@ -397,21 +402,22 @@ std::optional<Error> RemoteLink::renew(Feed& feed, std::vector<Feed::Arrived>& j
 
 void RemoteLink::open_feeds(std::span<const std::string> queues) {
   for (const std::string& queue : queues) {
-    feeds_.push_back(std::make_unique<Entry>());
-    Entry& entry = *feeds_.back();
+    subscriptions_.push_back(std::make_unique<Entry>());
+    Entry& entry = *subscriptions_.back();
     const auto note = [this](bool& what) {
       const std::lock_guard lock{mutex_};
       what = true;
       changed_.notify_all();
     };
-    entry.feed = std::make_unique<Feed>(Feed::Options{.queue = queue, .worker = worker_}, *connections_,
-                                        Feed::Callbacks{.arrived =
-                                                            [note, this, &entry] {
-                                                              note(entry.news);
-                                                              note(arrived_);
-                                                            },
-                                                        .opened = [note, this] { note(opened_); },
-                                                        .changed = [this] { poke(); }});
+    entry.subscription = std::make_unique<JobSubscription>(
+        JobSubscription::Options{.queue = queue, .worker = worker_}, *connections_,
+        JobSubscription::Callbacks{.arrived =
+                                       [note, this, &entry] {
+                                         note(entry.news);
+                                         note(arrived_);
+                                       },
+                                   .opened = [note, this] { note(opened_); },
+                                   .changed = [this] { poke(); }});
   }
   keeper_ = std::thread{[this] { keep(); }};
 }
@@ -456,7 +462,7 @@ void RemoteLink::keep() {
     poked_ = false;
     lock.unlock();
     Clock::time_point next = Clock::time_point::max();
-    for (const auto& entry : feeds_) next = std::min(next, entry->feed->tend(Clock::now()));
+    for (const auto& entry : subscriptions_) next = std::min(next, entry->subscription->tend(Clock::now()));
     lock.lock();
     changed_.wait_until(lock, next, [&] { return poked_ || over_; });
   }
@@ -469,14 +475,14 @@ void RemoteLink::carry() {
     const bool last = no_more_news_;
     const bool opened = std::exchange(opened_, false);
     arrived_ = false;
-    std::vector<Feed*> announced;
-    for (const auto& entry : feeds_) {
-      if (std::exchange(entry->news, false)) announced.push_back(entry->feed.get());
+    std::vector<JobSubscription*> announced;
+    for (const auto& entry : subscriptions_) {
+      if (std::exchange(entry->news, false)) announced.push_back(entry->subscription.get());
     }
     lock.unlock();
     if (!last && opened) callbacks_.connected();
     if (!last) {
-      for (const Feed* feed : announced) callbacks_.announced(feed->queue());
+      for (const JobSubscription* subscription : announced) callbacks_.announced(subscription->queue());
     }
     give_back();
     if (last) return;
@@ -491,8 +497,8 @@ void RemoteLink::give_back() {
     settlements = std::exchange(cancelled_, {});
   }
   const Clock::time_point now = Clock::now();
-  for (const auto& entry : feeds_) {
-    for (Feed::Arrived& arrived : entry->feed->unwanted()) {
+  for (const auto& entry : subscriptions_) {
+    for (JobSubscription::Arrived& arrived : entry->subscription->unwanted()) {
       // What has certainly run out needs no word.
       if (arrived.at + arrived.job.lease_ttl > now)
         settlements.push_back({.lease = std::move(arrived.job.lease), .outcome = Outcome::release()});
@@ -514,7 +520,7 @@ void RemoteLink::give_back() {
 void RemoteLink::stop_listening() {
   stop_claims();
   // What the server has sent still comes, and is given back. The keeper cancels what takes too long.
-  for (const auto& entry : feeds_) entry->feed->wait_until_ended();
+  for (const auto& entry : subscriptions_) entry->subscription->wait_until_ended();
   {
     const std::lock_guard lock{mutex_};
     no_more_news_ = true;
@@ -531,8 +537,8 @@ void RemoteLink::stop_listening() {
 
 }  // namespace
 
-Expected<std::unique_ptr<link::Link>> open_remote_link(const RemoteLinkOptions& options) {
-  auto connections = Connections::open(options);
+Expected<std::unique_ptr<worker::Link>> open_remote_link(const RemoteLinkOptions& options) {
+  auto connections = ServerConnections::open(options);
   if (!connections) return std::unexpected(std::move(connections.error()));
   return std::make_unique<RemoteLink>(options.worker, std::move(*connections));
 }

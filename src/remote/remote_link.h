@@ -3,12 +3,12 @@
 #include <memory>
 #include <string>
 
-#include "link/link.h"
+#include "worker/link.h"
 
 namespace faultline::remote {
 
 struct RemoteLinkOptions {
-  std::string server;  ///< as `WorkerOptions::server`
+  std::string server;  ///< as for `Worker::connect`
   std::string worker;
   std::string api_key{};  ///< empty: FAULTLINE_API_KEY of the environment
   std::string tls_ca{};
@@ -17,6 +17,6 @@ struct RemoteLinkOptions {
 };
 
 /// The link of a worker that has its jobs through a server. Does not connect; `check_queues` does.
-[[nodiscard]] Expected<std::unique_ptr<link::Link>> open_remote_link(const RemoteLinkOptions& options);
+[[nodiscard]] Expected<std::unique_ptr<worker::Link>> open_remote_link(const RemoteLinkOptions& options);
 
 }  // namespace faultline::remote

@@ -20,9 +20,9 @@ namespace {
 namespace pb = ::faultline::v1;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
-using service::Answer;
 using service::Principal;
 using service::Problem;
+using service::ServiceResult;
 
 /// What a status can carry: clients take 8 KiB of trailing metadata unless they are told otherwise.
 constexpr std::size_t kVerdictsInStatus = 16;
@@ -38,7 +38,7 @@ std::unexpected<Problem> malformed(Error error, const std::string& where = {}) {
 
 /// The values of a repeated field.
 template <class T, class Messages>
-Answer<std::vector<T>> read_all(const char* field, const Messages& messages) {
+ServiceResult<std::vector<T>> read_all(const char* field, const Messages& messages) {
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(messages.size()));
   for (const auto& message : messages) {
@@ -51,7 +51,7 @@ Answer<std::vector<T>> read_all(const char* field, const Messages& messages) {
   return values;
 }
 
-Answer<std::vector<JobId>> read_ids(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+ServiceResult<std::vector<JobId>> read_ids(const google::protobuf::RepeatedPtrField<std::string>& texts) {
   std::vector<JobId> ids;
   ids.reserve(static_cast<std::size_t>(texts.size()));
   for (const std::string& text : texts) {
@@ -63,7 +63,7 @@ Answer<std::vector<JobId>> read_ids(const google::protobuf::RepeatedPtrField<std
 }
 
 template <class Message>
-Answer<ListRequest> read_filter(const Message& message) {
+ServiceResult<ListRequest> read_filter(const Message& message) {
   ListRequest filter{.state = wire::from_proto(message.state())};
   if (message.state() != pb::JOB_STATE_UNSPECIFIED && !filter.state) {
     return malformed("state: it is not known here", "JOB_STATE_SCHEDULED and the others of JobState are");
@@ -74,7 +74,7 @@ Answer<ListRequest> read_filter(const Message& message) {
 }
 
 template <class Request>
-Answer<service::Selection> read_selection(const Request& request) {
+ServiceResult<service::Selection> read_selection(const Request& request) {
   auto ids = read_ids(request.ids());
   if (!ids) return std::unexpected(std::move(ids.error()));
   service::Selection selection{.ids = std::move(*ids), .dry_run = request.dry_run()};
@@ -85,7 +85,7 @@ Answer<service::Selection> read_selection(const Request& request) {
   return selection;
 }
 
-Answer<std::size_t> read_limit(std::int32_t limit) {
+ServiceResult<std::size_t> read_limit(std::int32_t limit) {
   if (limit < 0) return malformed("limit: it is negative", "1 to 1000 are allowed; 50 if it is not set");
   return limit == 0 ? 50 : static_cast<std::size_t>(limit);
 }
@@ -160,17 +160,17 @@ void take_traceparent(const CallbackServerContext& context, std::vector<NewJob>&
 
 class Calls final : public pb::Faultline::CallbackService {
  public:
-  explicit Calls(Core& core) : core_(core) {}
+  explicit Calls(SharedState& shared) : shared_(shared) {}
 
   ServerUnaryReactor* Enqueue(CallbackServerContext* context, const pb::EnqueueRequest* request,
                               pb::EnqueueResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto job = wire::from_proto(pb::NewJob{request->job()});
       if (!job) return malformed(std::move(job.error()), "job.");
       std::vector<NewJob> jobs;
       jobs.push_back(std::move(*job));
       take_traceparent(*context, jobs);
-      core_.service.enqueue(
+      shared_.service.enqueue(
           who, std::move(jobs),
           reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {
             const Submission& submission = done.at(0);
@@ -184,11 +184,11 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* EnqueueBatch(CallbackServerContext* context, const pb::EnqueueBatchRequest* request,
                                    pb::EnqueueBatchResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto jobs = read_all<NewJob>("jobs", request->jobs());
       if (!jobs) return std::unexpected(std::move(jobs.error()));
       take_traceparent(*context, *jobs);
-      core_.service.enqueue(
+      shared_.service.enqueue(
           who, std::move(*jobs),
           reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {
             for (const auto& one : done) *response->add_submissions() = wire::to_proto(one);
@@ -200,29 +200,30 @@ class Calls final : public pb::Faultline::CallbackService {
 
   grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse>* StreamJobs(
       CallbackServerContext* context) override {
-    ++core_.calls;
-    return open_job_stream(core_, *context);
+    ++shared_.calls;
+    return open_job_stream(shared_, *context);
   }
 
   ServerUnaryReactor* Heartbeat(CallbackServerContext* context, const pb::HeartbeatRequest* request,
                                 pb::HeartbeatResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto leases = read_all<Lease>("leases", request->leases());
       if (!leases) return std::unexpected(std::move(leases.error()));
       std::optional<std::chrono::milliseconds> extend;
       if (request->has_extend_ms()) extend = std::chrono::milliseconds{request->extend_ms()};
-      core_.service.heartbeat(who, std::move(*leases), extend,
-                              reply<std::vector<Beat>>(reactor, [response](const std::vector<Beat>& beats) {
-                                for (const Beat& beat : beats) *response->add_beats() = wire::to_proto(beat);
-                                return grpc::Status::OK;
-                              }));
+      shared_.service.heartbeat(who, std::move(*leases), extend,
+                                reply<std::vector<Beat>>(reactor, [response](const std::vector<Beat>& beats) {
+                                  for (const Beat& beat : beats)
+                                    *response->add_beats() = wire::to_proto(beat);
+                                  return grpc::Status::OK;
+                                }));
       return {};
     });
   }
 
   ServerUnaryReactor* ReportResult(CallbackServerContext* context, const pb::ReportResultRequest* request,
                                    pb::ReportResultResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto settlements = read_all<Settlement>("results", request->results());
       if (!settlements) return std::unexpected(std::move(settlements.error()));
       auto done = reply<std::vector<Verdict>>(reactor, [response, leases = leases_of(*settlements)](
@@ -235,164 +236,164 @@ class Calls final : public pb::Faultline::CallbackService {
         fill_verdicts(verdicts, leases, *response);
         return grpc::Status::OK;
       });
-      core_.service.settle(who, std::move(*settlements), request->resent(), std::move(done));
+      shared_.service.settle(who, std::move(*settlements), request->resent(), std::move(done));
       return {};
     });
   }
 
   ServerUnaryReactor* ReportProgress(CallbackServerContext* context, const pb::ReportProgressRequest* request,
                                      pb::ReportProgressResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto reports = read_all<ProgressReport>("reports", request->reports());
       if (!reports) return std::unexpected(std::move(reports.error()));
       auto done = reply_verdicts(reactor, leases_of(*reports), *response);
-      core_.service.progress(who, std::move(*reports), std::move(done));
+      shared_.service.progress(who, std::move(*reports), std::move(done));
       return {};
     });
   }
 
   ServerUnaryReactor* CheckLeases(CallbackServerContext* context, const pb::CheckLeasesRequest* request,
                                   pb::CheckLeasesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto leases = read_all<Lease>("leases", request->leases());
       if (!leases) return std::unexpected(std::move(leases.error()));
       auto done = reply_verdicts(reactor, *leases, *response);
-      core_.service.check(who, std::move(*leases), std::move(done));
+      shared_.service.check(who, std::move(*leases), std::move(done));
       return {};
     });
   }
 
   ServerUnaryReactor* ResolveResults(CallbackServerContext* context, const pb::ResolveResultsRequest* request,
                                      pb::ResolveResultsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto leases = read_all<Lease>("leases", request->leases());
       if (!leases) return std::unexpected(std::move(leases.error()));
       using Kinds = std::vector<std::optional<Outcome::Kind>>;
-      core_.service.resolve(who, std::move(*leases), reply<Kinds>(reactor, [response](const Kinds& kinds) {
-                              for (const auto& kind : kinds) {
-                                pb::Resolved& resolved = *response->add_resolved();
-                                resolved.set_committed(kind.has_value());
-                                if (kind) resolved.set_kind(wire::to_proto(*kind));
-                              }
-                              return grpc::Status::OK;
-                            }));
+      shared_.service.resolve(who, std::move(*leases), reply<Kinds>(reactor, [response](const Kinds& kinds) {
+                                for (const auto& kind : kinds) {
+                                  pb::Resolved& resolved = *response->add_resolved();
+                                  resolved.set_committed(kind.has_value());
+                                  if (kind) resolved.set_kind(wire::to_proto(*kind));
+                                }
+                                return grpc::Status::OK;
+                              }));
       return {};
     });
   }
 
   ServerUnaryReactor* BeginEffects(CallbackServerContext* context, const pb::BeginEffectsRequest* request,
                                    pb::EffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto keys = read_all<EffectKey>("keys", request->keys());
       if (!keys) return std::unexpected(std::move(keys.error()));
-      core_.service.begin_effects(who, std::move(*keys), reply_effects(reactor, *response));
+      shared_.service.begin_effects(who, std::move(*keys), reply_effects(reactor, *response));
       return {};
     });
   }
 
   ServerUnaryReactor* RecordEffects(CallbackServerContext* context, const pb::RecordEffectsRequest* request,
                                     pb::EffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto results = read_all<EffectResult>("results", request->results());
       if (!results) return std::unexpected(std::move(results.error()));
-      core_.service.record_effects(who, std::move(*results), reply_effects(reactor, *response));
+      shared_.service.record_effects(who, std::move(*results), reply_effects(reactor, *response));
       return {};
     });
   }
 
   ServerUnaryReactor* ForgetEffects(CallbackServerContext* context, const pb::ForgetEffectsRequest* request,
                                     pb::ForgetEffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto keys = read_all<EffectKey>("keys", request->keys());
       if (!keys) return std::unexpected(std::move(keys.error()));
       auto done = reply_verdicts(reactor, leases_of(*keys), *response);
-      core_.service.forget_effects(who, std::move(*keys), std::move(done));
+      shared_.service.forget_effects(who, std::move(*keys), std::move(done));
       return {};
     });
   }
 
   ServerUnaryReactor* GetJob(CallbackServerContext* context, const pb::GetJobRequest* request,
                              pb::GetJobResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto id = wire::job_id(request->id());
       if (!id) return malformed(std::move(id.error()));
-      core_.service.job(who, *id, reply<JobHistory>(reactor, [response](JobHistory& history) {
-                          *response = wire::to_proto(std::move(history));
-                          return grpc::Status::OK;
-                        }));
+      shared_.service.job(who, *id, reply<JobHistory>(reactor, [response](JobHistory& history) {
+                            *response = wire::to_proto(std::move(history));
+                            return grpc::Status::OK;
+                          }));
       return {};
     });
   }
 
   ServerUnaryReactor* ListJobs(CallbackServerContext* context, const pb::ListJobsRequest* request,
                                pb::ListJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto filter = read_filter(*request);
       if (!filter) return std::unexpected(std::move(filter.error()));
       const auto limit = read_limit(request->limit());
       if (!limit) return std::unexpected(limit.error());
       filter->limit = *limit;
-      core_.service.list(who, std::move(*filter), request->cursor(),
-                         reply<service::Page>(reactor, [response](service::Page& page) {
-                           for (const JobSummary& job : page.jobs)
-                             *response->add_jobs() = wire::to_proto(job);
-                           response->set_next_cursor(std::move(page.next).value_or(""));
-                           return grpc::Status::OK;
-                         }));
+      shared_.service.list(who, std::move(*filter), request->cursor(),
+                           reply<service::Page>(reactor, [response](service::Page& page) {
+                             for (const JobSummary& job : page.jobs)
+                               *response->add_jobs() = wire::to_proto(job);
+                             response->set_next_cursor(std::move(page.next).value_or(""));
+                             return grpc::Status::OK;
+                           }));
       return {};
     });
   }
 
   ServerUnaryReactor* CancelJobs(CallbackServerContext* context, const pb::CancelJobsRequest* request,
                                  pb::CancelJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto selection = read_selection(*request);
       if (!selection) return std::unexpected(std::move(selection.error()));
       using Changed = service::Changed<CancelStatus>;
-      core_.service.cancel(who, std::move(*selection), request->reason(),
-                           reply<Changed>(reactor, [response](const Changed& changed) {
-                             fill_changed(changed, *response);
-                             return grpc::Status::OK;
-                           }));
+      shared_.service.cancel(who, std::move(*selection), request->reason(),
+                             reply<Changed>(reactor, [response](const Changed& changed) {
+                               fill_changed(changed, *response);
+                               return grpc::Status::OK;
+                             }));
       return {};
     });
   }
 
   ServerUnaryReactor* RequeueJobs(CallbackServerContext* context, const pb::RequeueJobsRequest* request,
                                   pb::RequeueJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       auto selection = read_selection(*request);
       if (!selection) return std::unexpected(std::move(selection.error()));
       using Changed = service::Changed<RequeueStatus>;
-      core_.service.requeue(who, std::move(*selection),
-                            reply<Changed>(reactor, [response](const Changed& changed) {
-                              fill_changed(changed, *response);
-                              return grpc::Status::OK;
-                            }));
+      shared_.service.requeue(who, std::move(*selection),
+                              reply<Changed>(reactor, [response](const Changed& changed) {
+                                fill_changed(changed, *response);
+                                return grpc::Status::OK;
+                              }));
       return {};
     });
   }
 
   ServerUnaryReactor* ListQueues(CallbackServerContext* context, const pb::ListQueuesRequest* /*request*/,
                                  pb::ListQueuesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       using Queues = std::vector<service::QueueOverview>;
-      core_.service.queues(who, reply<Queues>(reactor, [response](const Queues& queues) {
-                             for (const auto& one : queues) {
-                               *response->add_queues() = wire::to_proto(one.queue, one.counts);
-                             }
-                             return grpc::Status::OK;
-                           }));
+      shared_.service.queues(who, reply<Queues>(reactor, [response](const Queues& queues) {
+                               for (const auto& one : queues) {
+                                 *response->add_queues() = wire::to_proto(one.queue, one.counts);
+                               }
+                               return grpc::Status::OK;
+                             }));
       return {};
     });
   }
 
   ServerUnaryReactor* SetQueue(CallbackServerContext* context, const pb::SetQueueRequest* request,
                                pb::SetQueueResponse* /*response*/) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
-      core_.service.set_queue(who, request->name(), wire::from_proto(*request),
-                              reply<service::QueueOverview>(
-                                  reactor, [](const service::QueueOverview&) { return grpc::Status::OK; }));
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+      shared_.service.set_queue(who, request->name(), wire::from_proto(*request),
+                                reply<service::QueueOverview>(
+                                    reactor, [](const service::QueueOverview&) { return grpc::Status::OK; }));
       return {};
     });
   }
@@ -400,17 +401,18 @@ class Calls final : public pb::Faultline::CallbackService {
   ServerUnaryReactor* ListStaleWrites(CallbackServerContext* context,
                                       const pb::ListStaleWritesRequest* request,
                                       pb::ListStaleWritesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> Answer<void> {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
       const auto limit = read_limit(request->limit());
       if (!limit) return std::unexpected(limit.error());
       using Page = service::Service::StalePage;
-      core_.service.stale_writes(who, *limit, request->cursor(), reply<Page>(reactor, [response](Page& page) {
-                                   for (const auto& write : page.writes) {
-                                     *response->add_stale_writes() = wire::to_proto(write);
-                                   }
-                                   response->set_next_cursor(std::move(page.next).value_or(""));
-                                   return grpc::Status::OK;
-                                 }));
+      shared_.service.stale_writes(who, *limit, request->cursor(),
+                                   reply<Page>(reactor, [response](Page& page) {
+                                     for (const auto& write : page.writes) {
+                                       *response->add_stale_writes() = wire::to_proto(write);
+                                     }
+                                     response->set_next_cursor(std::move(page.next).value_or(""));
+                                     return grpc::Status::OK;
+                                   }));
       return {};
     });
   }
@@ -419,12 +421,12 @@ class Calls final : public pb::Faultline::CallbackService {
   /// Runs `body` for the caller; a problem that it returns is the answer, else the answer comes by `reply`.
   template <class Body>
   ServerUnaryReactor* call(CallbackServerContext* context, const Body& body) {
-    ++core_.calls;
+    ++shared_.calls;
     ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const auto who = caller(core_, *context);
+    const auto who = caller(shared_, *context);
     if (!who) {
       reactor->Finish(to_status(who.error()));
-    } else if (const Answer<void> begun = body(*who, *reactor); !begun) {
+    } else if (const ServiceResult<void> begun = body(*who, *reactor); !begun) {
       reactor->Finish(to_status(begun.error()));
     }
     return reactor;
@@ -434,7 +436,7 @@ class Calls final : public pb::Faultline::CallbackService {
   /// Request and response live until the answer is sent.
   template <class T, class Fill>
   static service::Done<T> reply(ServerUnaryReactor& reactor, Fill fill) {
-    return [&reactor, fill = std::move(fill)](Answer<T> answer) {
+    return [&reactor, fill = std::move(fill)](ServiceResult<T> answer) {
       reactor.Finish(answer ? fill(*answer) : to_status(answer.error()));
     };
   }
@@ -465,15 +467,15 @@ class Calls final : public pb::Faultline::CallbackService {
             .job = submission.job};
   }
 
-  Core& core_;
+  SharedState& shared_;
 };
 
 }  // namespace
 
-Answer<Principal> caller(const Core& core, const CallbackServerContext& context) {
+ServiceResult<Principal> caller(const SharedState& shared, const CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto authorization = metadata.find("authorization");
-  if (authorization == metadata.end() && core.certificates) {
+  if (authorization == metadata.end() && shared.certificates) {
     Principal who = Principal::anybody();
     const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
     who.name =
@@ -484,9 +486,9 @@ Answer<Principal> caller(const Core& core, const CallbackServerContext& context)
   if (authorization != metadata.end()) {
     bearer = bearer_of({authorization->second.data(), authorization->second.size()});
   }
-  return core.authenticator.authenticate(bearer);
+  return shared.authenticator.authenticate(bearer);
 }
 
-std::unique_ptr<grpc::Service> make_calls(Core& core) { return std::make_unique<Calls>(core); }
+std::unique_ptr<grpc::Service> make_calls(SharedState& shared) { return std::make_unique<Calls>(shared); }
 
 }  // namespace faultline::rpc

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "rpc/core.h"
+#include "rpc/shared_state.h"
 
 namespace grpc {
 class Service;
@@ -10,7 +10,7 @@ class Service;
 
 namespace faultline::rpc {
 
-/// The service of proto/faultline/v1/faultline.proto. `core` must outlive it.
-[[nodiscard]] std::unique_ptr<grpc::Service> make_calls(Core& core);
+/// The service of proto/faultline/v1/faultline.proto. `shared` must outlive it.
+[[nodiscard]] std::unique_ptr<grpc::Service> make_calls(SharedState& shared);
 
 }  // namespace faultline::rpc

@@ -36,10 +36,10 @@ Problem malformed(std::string message, std::string hint) {
 /// The service delivers on its own threads while reactions come on gRPC's, several at once: `mutex_` guards
 /// the state, and no call to gRPC or to the service is made under it. `grant_mutex_` keeps grants in order;
 /// deliveries do not take it. The object lives until OnDone, which comes after Finish, which is called once:
-/// by whoever finds, in `pump`, that the stream is to end and that nothing is being written.
+/// by whoever finds, in `write_next`, that the stream is to end and that nothing is being written.
 class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse> {
  public:
-  JobStream(Core& core, service::Answer<service::Principal> who) : core_(core) {
+  JobStream(SharedState& shared, service::ServiceResult<service::Principal> who) : shared_(shared) {
     std::optional<Problem> problem;
     if (!who) {
       problem = std::move(who.error());
@@ -81,7 +81,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     }
     if (ok) {
       grant();
-      pump();
+      write_next();
     } else {
       stop_claims();
       abort(grpc::Status{grpc::StatusCode::CANCELLED, "the stream broke"});
@@ -96,8 +96,8 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
   void OnDone() override {
     stop_claims();
     {
-      const std::lock_guard lock{core_.mutex};
-      core_.streams.erase(this);
+      const std::lock_guard lock{shared_.mutex};
+      shared_.streams.erase(this);
     }
     delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC hands it back here
   }
@@ -124,20 +124,20 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
 
   /// Takes one of the server's places.
   std::optional<Problem> enter() {
-    const std::lock_guard lock{core_.mutex};
-    if (core_.draining) {
+    const std::lock_guard lock{shared_.mutex};
+    if (shared_.draining) {
       return Problem{.code = service::Code::unavailable,
                      .message = "this server stops",
                      .hint = "open the stream at another one, or try again",
                      .retry_after = std::chrono::milliseconds{1'000}};
     }
-    if (core_.streams.size() >= core_.streams_max) {
+    if (shared_.streams.size() >= shared_.streams_max) {
       return Problem{.code = service::Code::overloaded,
-                     .message = "there are " + std::to_string(core_.streams.size()) + " streams already",
+                     .message = "there are " + std::to_string(shared_.streams.size()) + " streams already",
                      .hint = "try again later or at another server, or raise the limit of streams",
                      .retry_after = std::chrono::milliseconds{1'000}};
     }
-    core_.streams.insert(this);
+    shared_.streams.insert(this);
     return std::nullopt;
   }
 
@@ -150,11 +150,11 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       if (request.queue().empty()) {
         return malformed("queue: it is missing", "the first message of a stream names queue and worker");
       }
-      auto consumer = core_.service.consume(who_, std::move(*request.mutable_queue()),
-                                            std::move(*request.mutable_worker()),
-                                            [this](std::vector<ClaimedJob> jobs, std::int64_t sequence) {
-                                              return deliver(std::move(jobs), sequence);
-                                            });
+      auto consumer = shared_.service.consume(who_, std::move(*request.mutable_queue()),
+                                              std::move(*request.mutable_worker()),
+                                              [this](std::vector<ClaimedJob> jobs, std::int64_t sequence) {
+                                                return deliver(std::move(jobs), sequence);
+                                              });
       if (!consumer) return std::move(consumer.error());
       named_ = true;
       const std::lock_guard lock{mutex_};
@@ -207,7 +207,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       }
       job_bytes_ = std::max<std::size_t>(bytes / jobs.size(), 1);
     }
-    pump();
+    write_next();
     return true;
   }
 
@@ -218,7 +218,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       if (!ending_) status_ = std::move(status);
       ending_ = true;
     }
-    pump();
+    write_next();
   }
 
   /// The stream ends with this status now; what was not written is released.
@@ -239,11 +239,11 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       ending_ = aborted_ = true;
     }
     release(std::move(lost));
-    pump();
+    write_next();
   }
 
   /// Writes what waits, or ends the stream, unless a write is under way.
-  void pump() {
+  void write_next() {
     std::optional<grpc::Status> last;
     {
       const std::lock_guard lock{mutex_};
@@ -296,9 +296,10 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     settlements.reserve(leases.size());
     for (Lease& lease : leases)
       settlements.push_back({.lease = std::move(lease), .outcome = Outcome::release()});
-    core_.service.settle(
+    shared_.service.settle(
         who_, std::move(settlements), false,
-        [log = core_.log, count = leases.size()](const service::Answer<std::vector<Verdict>>& verdicts) {
+        [log = shared_.log,
+         count = leases.size()](const service::ServiceResult<std::vector<Verdict>>& verdicts) {
           Event event{.name = "jobs_released",
                       .at = std::chrono::system_clock::now(),
                       .fields = {{"jobs", std::to_string(count)},
@@ -312,7 +313,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
         });
   }
 
-  Core& core_;
+  SharedState& shared_;
   service::Principal who_;
   pb::StreamJobsRequest request_;  // of the read under way
   bool named_ = false;             // only reads look at it, one at a time
@@ -338,16 +339,16 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
 };
 
 grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse>* open_job_stream(
-    Core& core, grpc::CallbackServerContext& context) {
+    SharedState& shared, grpc::CallbackServerContext& context) {
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it deletes itself in OnDone
-  return new JobStream(core, caller(core, context));
+  return new JobStream(shared, caller(shared, context));
 }
 
-void drain_job_streams(Core& core) {
+void drain_job_streams(SharedState& shared) {
   // Under the lock a stream may end, but not go.
-  const std::lock_guard lock{core.mutex};
-  core.draining = true;
-  for (JobStream* const stream : core.streams) stream->go_away();
+  const std::lock_guard lock{shared.mutex};
+  shared.draining = true;
+  for (JobStream* const stream : shared.streams) stream->go_away();
 }
 
 }  // namespace faultline::rpc

@@ -17,7 +17,7 @@
 #include <grpcpp/server_builder.h>
 
 #include "rpc/calls.h"
-#include "rpc/foreign_log.h"
+#include "rpc/grpc_log_redirect.h"
 #include "rpc/job_stream.h"
 #include "rpc/tls_files.h"
 
@@ -44,12 +44,12 @@ Error cannot_listen(const std::string& address) {
           "another program may listen there, or this machine may not have the address; choose another one"};
 }
 
-std::string address_of(const Options& options) {
+std::string address_of(const RpcServerOptions& options) {
   const bool bare_ipv6 = options.host.contains(':') && !options.host.starts_with('[');
   return (bare_ipv6 ? "[" + options.host + "]" : options.host) + ":" + std::to_string(options.port);
 }
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const Options& options) {
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const RpcServerOptions& options) {
   if (options.tls_cert.empty()) return grpc::InsecureServerCredentials();
   namespace tls = grpc::experimental;
   tls::TlsServerCredentialsOptions credentials{std::make_shared<tls::FileWatcherCertificateProvider>(
@@ -62,7 +62,7 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const Options& options) 
   return tls::TlsServerCredentials(credentials);
 }
 
-void set_limits(grpc::ServerBuilder& builder, const Options& options) {
+void set_limits(grpc::ServerBuilder& builder, const RpcServerOptions& options) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.message_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -80,21 +80,22 @@ void set_limits(grpc::ServerBuilder& builder, const Options& options) {
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
-class Server final : public RpcServer {
+class RunningRpcServer final : public RpcServer {
  public:
-  Server(Options options, service::Service& service, const service::Authenticator& authenticator)
+  RunningRpcServer(RpcServerOptions options, service::Service& service,
+                   const service::Authenticator& authenticator)
       : options_(std::move(options)),
-        foreign_log_(options_.log),
-        core_{.service = service,
-              .authenticator = authenticator,
-              .log = options_.log,
-              .streams_max = options_.streams_max,
-              .certificates = !options_.tls_client_ca.empty()},
-        calls_(make_calls(core_)) {}
+        log_redirect_(options_.log),
+        shared_{.service = service,
+                .authenticator = authenticator,
+                .log = options_.log,
+                .streams_max = options_.streams_max,
+                .certificates = !options_.tls_client_ca.empty()},
+        calls_(make_calls(shared_)) {}
 
-  ~Server() override { drain(std::chrono::steady_clock::now()); }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+  ~RunningRpcServer() override { drain(std::chrono::steady_clock::now()); }
+  RunningRpcServer(const RunningRpcServer&) = delete;
+  RunningRpcServer& operator=(const RunningRpcServer&) = delete;
 
   std::optional<Error> listen() {
     grpc::EnableDefaultHealthCheckService(true);
@@ -116,7 +117,7 @@ class Server final : public RpcServer {
 
   void drain(std::chrono::steady_clock::time_point until) override {
     if (!server_) return;
-    drain_job_streams(core_);
+    drain_job_streams(shared_);
     health_ = {};
     server_->GetHealthCheckService()->SetServingStatus(false);
     const auto left = until - std::chrono::steady_clock::now();
@@ -124,13 +125,13 @@ class Server final : public RpcServer {
   }
 
   [[nodiscard]] Counters counters() const override {
-    const std::lock_guard lock{core_.mutex};
-    return {.calls = core_.calls, .streams = core_.streams.size()};
+    const std::lock_guard lock{shared_.mutex};
+    return {.calls = shared_.calls, .streams = shared_.streams.size()};
   }
 
  private:
   void tell_health() {
-    const bool ready = core_.service.ready();
+    const bool ready = shared_.service.ready();
     auto& health = *server_->GetHealthCheckService();
     health.SetServingStatus(ready);
     health.SetServingStatus("faultline.v1.Faultline", ready);
@@ -145,16 +146,16 @@ class Server final : public RpcServer {
     }
   }
 
-  const Options options_;
-  const ForeignLog foreign_log_;
-  mutable Core core_;
+  const RpcServerOptions options_;
+  const GrpcLogRedirect log_redirect_;
+  mutable SharedState shared_;
   const std::unique_ptr<grpc::Service> calls_;
   std::uint16_t port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::jthread health_;  // after the server, which it tells
 };
 
-std::optional<Error> check(const Options& options) {
+std::optional<Error> check(const RpcServerOptions& options) {
   if (options.tls_cert.empty() != options.tls_key.empty()) {
     return Error{.code = ErrorCode::invalid_argument,
                  .message = "TLS needs both a certificate and its private key",
@@ -171,10 +172,10 @@ std::optional<Error> check(const Options& options) {
 
 }  // namespace
 
-Expected<std::unique_ptr<RpcServer>> RpcServer::start(Options options, service::Service& service,
+Expected<std::unique_ptr<RpcServer>> RpcServer::start(RpcServerOptions options, service::Service& service,
                                                       const service::Authenticator& authenticator) {
   if (auto problem = check(options)) return std::unexpected(std::move(*problem));
-  auto server = std::make_unique<Server>(std::move(options), service, authenticator);
+  auto server = std::make_unique<RunningRpcServer>(std::move(options), service, authenticator);
   if (auto problem = server->listen()) return std::unexpected(std::move(*problem));
   return server;
 }

@@ -13,7 +13,7 @@
 
 namespace faultline::rpc {
 
-struct Options {
+struct RpcServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  ///< 0: any free one
   std::size_t message_max = 16'777'216;
@@ -30,7 +30,7 @@ class RpcServer {
  public:
   /// The service and the authenticator must outlive it.
   [[nodiscard]] static Expected<std::unique_ptr<RpcServer>> start(
-      Options options, service::Service& service, const service::Authenticator& authenticator);
+      RpcServerOptions options, service::Service& service, const service::Authenticator& authenticator);
   virtual ~RpcServer() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// The standard health service says NOT_SERVING; streams are told to go elsewhere; calls under way are

@@ -23,12 +23,13 @@ constexpr milliseconds kAuditAgain{30'000};
 constexpr int kAuditPart = 20;
 
 /// The connections of the thread that looks. One that failed is opened again at the next look.
-class Looker {
+class DatabaseSampler {
  public:
-  Looker(const std::string& database, int interrupt_fd) : database_(database), interrupt_fd_(interrupt_fd) {}
+  DatabaseSampler(const std::string& database, int interrupt_fd)
+      : database_(database), interrupt_fd_(interrupt_fd) {}
 
   /// False: the database does not answer.
-  bool look(metrics::Metrics& metrics) {
+  bool sample(metrics::Metrics& metrics) {
     auto counts = queue_counts();
     auto health = counts ? database_health() : std::nullopt;
     if (!health) {
@@ -83,24 +84,24 @@ class Looker {
 
 Collector::Collector(Options options) : options_(std::move(options)) {
   options_.metrics->database_is_lost();  // until it has been seen
-  looker_ = std::thread{[this] { look_again_and_again(); }};
-  if (options_.audit_every.count() > 0) auditor_ = std::thread{[this] { audit_again_and_again(); }};
+  sampler_thread_ = std::thread{[this] { sample_periodically(); }};
+  if (options_.audit_every.count() > 0) auditor_ = std::thread{[this] { audit_periodically(); }};
 }
 
 Collector::~Collector() {
   interrupt_.fire();
-  looker_.join();
+  sampler_thread_.join();
   if (auditor_.joinable()) auditor_.join();
 }
 
-void Collector::look_again_and_again() {
-  Looker looker{options_.database, interrupt_.fd()};
+void Collector::sample_periodically() {
+  DatabaseSampler sampler{options_.database, interrupt_.fd()};
   do {
-    if (!looker.look(*options_.metrics) && !interrupt_.fired()) options_.metrics->database_is_lost();
-  } while (!interrupt_.wait(Clock::now() + options_.look_every));
+    if (!sampler.sample(*options_.metrics) && !interrupt_.fired()) options_.metrics->database_is_lost();
+  } while (!interrupt_.wait(Clock::now() + options_.sample_every));
 }
 
-void Collector::audit_again_and_again() {
+void Collector::audit_periodically() {
   Clock::time_point next;
   do {
     const Clock::time_point began = Clock::now();

@@ -17,7 +17,7 @@ class Collector {
  public:
   struct Options {
     std::string database;
-    std::chrono::milliseconds look_every{5'000};
+    std::chrono::milliseconds sample_every{5'000};
     std::chrono::milliseconds audit_every{300'000};  ///< 0: never
     std::shared_ptr<metrics::Metrics> metrics;
   };
@@ -28,13 +28,13 @@ class Collector {
   ~Collector();
 
  private:
-  void look_again_and_again();
-  void audit_again_and_again();
+  void sample_periodically();
+  void audit_periodically();
   [[nodiscard]] bool audit();
 
   const Options options_;
   pg::Interrupt interrupt_;
-  std::thread looker_;
+  std::thread sampler_thread_;
   std::thread auditor_;
 };
 

@@ -14,7 +14,7 @@
 #include "metrics/metrics.h"
 #include "rpc/rpc_server.h"
 #include "server/collector.h"
-#include "server/late_watchdog.h"
+#include "server/deferred_watchdog.h"
 #include "service/service.h"
 #include "trace/exporter.h"
 
@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-service::Options service_options(const config::Settings& settings, const EventSink& log,
-                                 std::shared_ptr<metrics::Metrics> metrics) {
+service::ServiceOptions service_options(const config::Settings& settings, const EventSink& log,
+                                        std::shared_ptr<metrics::Metrics> metrics) {
   return {.database = settings.database,
           .connections = settings.database_connections,
           .waiting_max = settings.waiting_max,
@@ -36,7 +36,7 @@ service::Options service_options(const config::Settings& settings, const EventSi
           .metrics = std::move(metrics)};
 }
 
-http::Options http_options(const config::Settings& settings, const EventSink& log) {
+http::HttpServerOptions http_options(const config::Settings& settings, const EventSink& log) {
   return {.host = settings.listen->host,
           .port = settings.listen->port,
           .connections_max = settings.http_connections_max,
@@ -53,7 +53,7 @@ http::Options http_options(const config::Settings& settings, const EventSink& lo
           .log = log};
 }
 
-rpc::Options rpc_options(const config::Settings& settings, const EventSink& log) {
+rpc::RpcServerOptions rpc_options(const config::Settings& settings, const EventSink& log) {
   return {.host = settings.grpc->host,
           .port = settings.grpc->port,
           .message_max = settings.http_body_max,
@@ -107,7 +107,7 @@ class RunningServer final : public Server {
   std::unique_ptr<trace::Exporter>
       exporter_;  ///< of spans, if there is an endpoint; the service refers to it
   std::unique_ptr<service::Service> service_;
-  std::optional<LateWatchdog> watchdog_;
+  std::optional<DeferredWatchdog> watchdog_;
   std::optional<Collector> collector_;
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<rpc::RpcServer> rpc_;
@@ -136,8 +136,8 @@ Expected<void> RunningServer::begin() {
   if (settings_.auth == config::Auth::keys)
     authenticator_ = keys::Keyring::start({.database = settings_.database, .log = log_});
   else
-    authenticator_ = std::make_unique<service::Everybody>();
-  service::Options of_service = service_options(settings_, log_, metrics_);
+    authenticator_ = std::make_unique<service::AllowAll>();
+  service::ServiceOptions of_service = service_options(settings_, log_, metrics_);
   of_service.exporter = exporter_.get();
   service_ = service::Service::start(std::move(of_service));
   if (settings_.watchdog)
@@ -146,7 +146,7 @@ Expected<void> RunningServer::begin() {
                                       .name = "server",
                                       .on_sweep = metrics::counting(metrics_)});
   collector_.emplace(Collector::Options{.database = settings_.database,
-                                        .look_every = settings_.metrics_interval,
+                                        .sample_every = settings_.metrics_interval,
                                         .audit_every = settings_.audit_interval,
                                         .metrics = metrics_});
   // HTTP comes last: it shows the metrics of all.
@@ -156,7 +156,7 @@ Expected<void> RunningServer::begin() {
     rpc_ = std::move(*rpc);
   }
   if (settings_.listen) {
-    http::Options options = http_options(settings_, log_);
+    http::HttpServerOptions options = http_options(settings_, log_);
     options.metrics = [this] { return metrics(); };
     auto http = http::HttpServer::start(std::move(options), *service_, *authenticator_);
     if (!http) return std::unexpected(std::move(http.error()));

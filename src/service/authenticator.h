@@ -12,13 +12,13 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
   /// `bearer` is what stands behind "Bearer " in `authorization`; empty: there was none.
-  [[nodiscard]] virtual Answer<Principal> authenticate(std::string_view bearer) const = 0;
+  [[nodiscard]] virtual ServiceResult<Principal> authenticate(std::string_view bearer) const = 0;
 };
 
 /// For a server that asks for no keys: everybody may do everything.
-class Everybody : public Authenticator {
+class AllowAll : public Authenticator {
  public:
-  [[nodiscard]] Answer<Principal> authenticate(std::string_view) const override {
+  [[nodiscard]] ServiceResult<Principal> authenticate(std::string_view) const override {
     return Principal::anybody();
   }
 };

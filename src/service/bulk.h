@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "service/monitored_store.h"
 #include "service/operations.h"
-#include "service/store_holder.h"
-#include "service/tasks.h"
+#include "service/thread_pool.h"
 
 namespace faultline::service {
 
@@ -18,8 +18,8 @@ template <class Status>
 class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
  public:
   struct Order {
-    StoreHolder& store;
-    Tasks& tasks;
+    MonitoredStore& store;
+    ThreadPool& thread_pool;
     ListRequest filter;
     std::vector<JobState> states;  ///< one after the other
     bool dry_run = false;
@@ -38,7 +38,7 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
   static constexpr std::size_t kPage = 500;
 
   void post_next_page() {
-    order_.tasks.post([self = this->shared_from_this()](bool refused) { self->turn_page(refused); });
+    order_.thread_pool.post([self = this->shared_from_this()](bool refused) { self->turn_page(refused); });
   }
 
   void turn_page(bool refused) {
@@ -50,11 +50,11 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
   }
 
   /// Whether there is more to do.
-  [[nodiscard]] Answer<bool> change_page() {
+  [[nodiscard]] ServiceResult<bool> change_page() {
     auto store = order_.store.get();
     if (!store) return std::unexpected(std::move(store.error()));
     order_.filter.state = order_.states[state_];
-    const auto jobs = answer((*store)->list(order_.filter));
+    const auto jobs = to_result((*store)->list(order_.filter));
     if (!jobs) return std::unexpected(jobs.error());
     std::vector<JobId> ids;
     ids.reserve(jobs->size());

@@ -48,7 +48,7 @@ class Coalescer {
     std::size_t items_max = 1'000;  ///< in a batch, unless one call alone has more
     std::size_t bytes_max = std::size_t{8} * 1024 * 1024;
     /// Does a batch. An error says that nothing was changed, or that it is not known.
-    std::function<Answer<Replies>(std::span<const Item>, std::int64_t group)> run;
+    std::function<ServiceResult<Replies>(std::span<const Item>, std::int64_t group)> run;
     /// Where given: no job stands twice in a batch. The second call waits for the next one.
     std::function<JobId(const Item&)> job{};
   };

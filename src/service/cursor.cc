@@ -84,7 +84,7 @@ std::string to_cursor(const ListRequest& filter, JobId before) {
   return encode(bytes);
 }
 
-Answer<JobId> from_cursor(const ListRequest& filter, std::string_view cursor) {
+ServiceResult<JobId> from_cursor(const ListRequest& filter, std::string_view cursor) {
   JobId before;
   const std::size_t id_bytes = before.value.bytes.size();
   const auto bytes = decode(cursor);
@@ -110,7 +110,7 @@ std::string to_cursor(DatabaseTime before) {
   return encode(bytes);
 }
 
-Answer<DatabaseTime> stale_writes_from_cursor(std::string_view cursor) {
+ServiceResult<DatabaseTime> stale_writes_from_cursor(std::string_view cursor) {
   const auto bytes = decode(cursor);
   if (!bytes || bytes->size() != 9 || bytes->front() != static_cast<std::uint8_t>(Kind::stale_writes)) {
     return std::unexpected(no_cursor());

@@ -13,9 +13,9 @@ namespace faultline::service {
 /// is good for the filter that it was made with, and for no other. (It grants nothing: access is checked on
 /// every page.)
 [[nodiscard]] std::string to_cursor(const ListRequest& filter, JobId before);
-[[nodiscard]] Answer<JobId> from_cursor(const ListRequest& filter, std::string_view cursor);
+[[nodiscard]] ServiceResult<JobId> from_cursor(const ListRequest& filter, std::string_view cursor);
 
 [[nodiscard]] std::string to_cursor(DatabaseTime before);
-[[nodiscard]] Answer<DatabaseTime> stale_writes_from_cursor(std::string_view cursor);
+[[nodiscard]] ServiceResult<DatabaseTime> stale_writes_from_cursor(std::string_view cursor);
 
 }  // namespace faultline::service

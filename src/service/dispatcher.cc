@@ -16,14 +16,15 @@ constexpr milliseconds kFailedMin{50};
 
 }  // namespace
 
-struct Dispatcher::Line {
-  explicit Line(std::string queue) : name(std::move(queue)) {}
+struct Dispatcher::WaitList {
+  explicit WaitList(std::string queue) : name(std::move(queue)) {}
 
   const std::string name;
-  std::list<std::shared_ptr<Seat>> ring;  // those with credit and no claim under way; the front is next
-  std::size_t under_way = 0;              // claims
-  bool dry = false;                       // the last claim came back short: the next look is at `due`
-  bool flowing = false;                   // the last claim came back full
+  std::list<std::shared_ptr<ConsumerState>>
+      ring;                   // those with credit and no claim under way; the front is next
+  std::size_t under_way = 0;  // claims
+  bool dry = false;           // the last claim came back short: the next look is at `due`
+  bool flowing = false;       // the last claim came back full
   std::uint64_t wakes = 0;
   Clock::time_point due{};
   Clock::time_point looked_at{};
@@ -32,37 +33,37 @@ struct Dispatcher::Line {
   bool has_timer = false;
 };
 
-struct Dispatcher::Seat {
-  Line* line = nullptr;
+struct Dispatcher::ConsumerState {
+  WaitList* wait_list = nullptr;
   std::string worker;
   Deliver deliver;
   std::int64_t credit = 0;
   std::int64_t delivered = 0;
   std::int64_t sequence = 0;
-  std::list<std::shared_ptr<Seat>>::iterator place;  // in seats_
-  std::list<std::shared_ptr<Seat>>::iterator turn;   // in the ring, if it waits
-  bool waits = false;                                // stands in the ring
-  bool busy = false;                                 // a claim or a delivery is under way
+  std::list<std::shared_ptr<ConsumerState>>::iterator place;  // in consumers_
+  std::list<std::shared_ptr<ConsumerState>>::iterator turn;   // in the ring, if it waits
+  bool waits = false;                                         // stands in the ring
+  bool busy = false;                                          // a claim or a delivery is under way
   bool delivering = false;
   bool gone = false;
   bool fresh = true;  // was never granted anything
 };
 
-class Dispatcher::Handle : public Consumer {
+class Dispatcher::ConsumerHandle : public Consumer {
  public:
-  Handle(Dispatcher& dispatcher, std::shared_ptr<Seat> seat)
-      : dispatcher_(dispatcher), seat_(std::move(seat)) {}
-  ~Handle() override { dispatcher_.leave(seat_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
+  ConsumerHandle(Dispatcher& dispatcher, std::shared_ptr<ConsumerState> consumer)
+      : dispatcher_(dispatcher), consumer_(std::move(consumer)) {}
+  ~ConsumerHandle() override { dispatcher_.leave(consumer_); }
+  ConsumerHandle(const ConsumerHandle&) = delete;
+  ConsumerHandle& operator=(const ConsumerHandle&) = delete;
 
   void grant(std::int64_t credit, std::int64_t sequence) override {
-    dispatcher_.grant(*seat_, credit, sequence);
+    dispatcher_.grant(*consumer_, credit, sequence);
   }
 
  private:
   Dispatcher& dispatcher_;
-  std::shared_ptr<Seat> seat_;
+  std::shared_ptr<ConsumerState> consumer_;
 };
 
 Dispatcher::Dispatcher(Options options, Hooks hooks) : options_(options), hooks_(std::move(hooks)) {
@@ -71,7 +72,8 @@ Dispatcher::Dispatcher(Options options, Hooks hooks) : options_(options), hooks_
 
 Dispatcher::~Dispatcher() { stop(); }
 
-Answer<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std::string worker, Deliver deliver) {
+ServiceResult<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std::string worker,
+                                                         Deliver deliver) {
   const std::lock_guard lock{mutex_};
   if (draining_ || stopping_) {
     return std::unexpected(Problem{.code = Code::unavailable,
@@ -79,86 +81,87 @@ Answer<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std::string
                                    .hint = "use another one, or try again",
                                    .retry_after = milliseconds{1'000}});
   }
-  if (seats_.size() >= options_.consumers_max) {
+  if (consumers_.size() >= options_.consumers_max) {
     return std::unexpected(
         Problem{.code = Code::overloaded,
-                .message = "there are " + std::to_string(seats_.size()) + " consumers already",
+                .message = "there are " + std::to_string(consumers_.size()) + " consumers already",
                 .hint = "try again later, or at another server",
                 .retry_after = milliseconds{1'000}});
   }
-  std::unique_ptr<Line>& line = lines_[queue];
-  if (!line) line = std::make_unique<Line>(std::move(queue));
-  auto seat = std::make_shared<Seat>();
-  seat->line = line.get();
-  seat->worker = std::move(worker);
-  seat->deliver = std::move(deliver);
-  seat->place = seats_.insert(seats_.end(), seat);
-  return std::make_unique<Handle>(*this, std::move(seat));
+  std::unique_ptr<WaitList>& wait_list = wait_lists_[queue];
+  if (!wait_list) wait_list = std::make_unique<WaitList>(std::move(queue));
+  auto consumer = std::make_shared<ConsumerState>();
+  consumer->wait_list = wait_list.get();
+  consumer->worker = std::move(worker);
+  consumer->deliver = std::move(deliver);
+  consumer->place = consumers_.insert(consumers_.end(), consumer);
+  return std::make_unique<ConsumerHandle>(*this, std::move(consumer));
 }
 
-void Dispatcher::grant(Seat& seat, std::int64_t credit, std::int64_t sequence) {
+void Dispatcher::grant(ConsumerState& consumer, std::int64_t credit, std::int64_t sequence) {
   const std::lock_guard lock{mutex_};
-  seat.credit = std::max<std::int64_t>(credit, 0);
-  seat.sequence = sequence;
-  stand_in(seat);
-  // Whoever comes to a dry line wants to know how it is now, not how it was.
-  Line& line = *seat.line;
-  if (std::exchange(seat.fresh, false) && line.dry) {
-    disarm(line);
-    line.due = std::min(line.due, line.looked_at + kPollMin);
+  consumer.credit = std::max<std::int64_t>(credit, 0);
+  consumer.sequence = sequence;
+  update_waiting(consumer);
+  // Whoever comes to a dry wait list wants to know how it is now, not how it was.
+  WaitList& wait_list = *consumer.wait_list;
+  if (std::exchange(consumer.fresh, false) && wait_list.dry) {
+    disarm(wait_list);
+    wait_list.due = std::min(wait_list.due, wait_list.looked_at + kPollMin);
   }
-  arrange(line);
+  arrange(wait_list);
 }
 
-/// Puts a seat into the ring if it has credit left, and takes it out if it has none.
-void Dispatcher::stand_in(Seat& seat) {
+/// Puts a consumer into the ring if it has credit left, and takes it out if it has none.
+void Dispatcher::update_waiting(ConsumerState& consumer) {
   const bool should_wait =
-      !seat.gone && !seat.busy && !draining_ && !stopping_ && seat.credit > seat.delivered;
-  if (should_wait == seat.waits) return;
-  auto& ring = seat.line->ring;
+      !consumer.gone && !consumer.busy && !draining_ && !stopping_ && consumer.credit > consumer.delivered;
+  if (should_wait == consumer.waits) return;
+  auto& ring = consumer.wait_list->ring;
   if (should_wait)
-    seat.turn = ring.insert(ring.end(), *seat.place);
+    consumer.turn = ring.insert(ring.end(), *consumer.place);
   else
-    ring.erase(seat.turn);
-  seat.waits = should_wait;
+    ring.erase(consumer.turn);
+  consumer.waits = should_wait;
 }
 
-void Dispatcher::leave(const std::shared_ptr<Seat>& seat) {
+void Dispatcher::leave(const std::shared_ptr<ConsumerState>& consumer) {
   Lock lock{mutex_};
-  seat->gone = true;
-  stand_in(*seat);
-  delivered_.wait(lock, [&] { return !seat->delivering; });
-  seats_.erase(seat->place);
+  consumer->gone = true;
+  update_waiting(*consumer);
+  delivered_.wait(lock, [&] { return !consumer->delivering; });
+  consumers_.erase(consumer->place);
 }
 
 void Dispatcher::wake(std::string_view queue) {
   const std::lock_guard lock{mutex_};
-  if (const auto line = lines_.find(std::string{queue}); line != lines_.end()) wake_line(*line->second);
+  if (const auto wait_list = wait_lists_.find(std::string{queue}); wait_list != wait_lists_.end())
+    wake_consumers(*wait_list->second);
 }
 
 void Dispatcher::wake_all() {
   const std::lock_guard lock{mutex_};
-  for (const auto& [name, line] : lines_) wake_line(*line);
+  for (const auto& [name, wait_list] : wait_lists_) wake_consumers(*wait_list);
 }
 
-void Dispatcher::wake_line(Line& line) {
-  ++line.wakes;
-  line.dry = false;
-  line.wait = kPollMin;
-  arrange(line);
+void Dispatcher::wake_consumers(WaitList& wait_list) {
+  ++wait_list.wakes;
+  wait_list.dry = false;
+  wait_list.wait = kPollMin;
+  arrange(wait_list);
 }
 
 std::size_t Dispatcher::consumers() const {
   const std::lock_guard lock{mutex_};
-  return seats_.size();
+  return consumers_.size();
 }
 
 void Dispatcher::drain() {
   const std::lock_guard lock{mutex_};
   if (std::exchange(draining_, true)) return;
-  for (const auto& seat : seats_) {
-    stand_in(*seat);
-    if (!seat->busy && !seat->gone) farewells_.push_back(seat);
+  for (const auto& consumer : consumers_) {
+    update_waiting(*consumer);
+    if (!consumer->busy && !consumer->gone) drain_notices_.push_back(consumer);
   }
   changed_.notify_all();
 }
@@ -172,43 +175,43 @@ void Dispatcher::stop() {
   threads_.clear();
 }
 
-bool Dispatcher::runnable(const Line& line) const {
-  if (line.ring.empty() || draining_) return false;
-  return line.under_way == 0 || (line.flowing && !line.dry);
+bool Dispatcher::runnable(const WaitList& wait_list) const {
+  if (wait_list.ring.empty() || draining_) return false;
+  return wait_list.under_way == 0 || (wait_list.flowing && !wait_list.dry);
 }
 
-void Dispatcher::disarm(Line& line) {
-  if (std::exchange(line.has_timer, false)) timers_.erase({line.due, &line});
+void Dispatcher::disarm(WaitList& wait_list) {
+  if (std::exchange(wait_list.has_timer, false)) timers_.erase({wait_list.due, &wait_list});
 }
 
-void Dispatcher::arrange(Line& line) {
-  disarm(line);
-  if (!runnable(line)) return;
-  if (!line.dry || line.due <= Clock::now()) {
-    if (std::exchange(line.is_ready, true)) return;
-    ready_.push_back(&line);
+void Dispatcher::arrange(WaitList& wait_list) {
+  disarm(wait_list);
+  if (!runnable(wait_list)) return;
+  if (!wait_list.dry || wait_list.due <= Clock::now()) {
+    if (std::exchange(wait_list.is_ready, true)) return;
+    ready_.push_back(&wait_list);
   } else {
-    line.has_timer = true;
-    const auto timer = timers_.emplace(line.due, &line).first;
+    wait_list.has_timer = true;
+    const auto timer = timers_.emplace(wait_list.due, &wait_list).first;
     if (timer != timers_.begin()) return;
   }
   if (idle_ > 0) changed_.notify_one();
 }
 
-Dispatcher::Line* Dispatcher::next_line() {
+Dispatcher::WaitList* Dispatcher::next_wait_list() {
   const auto now = Clock::now();
   while (!timers_.empty() && timers_.begin()->first <= now) {
-    Line& line = *timers_.begin()->second;
+    WaitList& wait_list = *timers_.begin()->second;
     timers_.erase(timers_.begin());
-    line.has_timer = false;
-    arrange(line);
+    wait_list.has_timer = false;
+    arrange(wait_list);
   }
   while (!ready_.empty()) {
-    Line& line = *ready_.front();
+    WaitList& wait_list = *ready_.front();
     ready_.pop_front();
-    line.is_ready = false;
-    if (runnable(line) && (!line.dry || line.due <= now)) return &line;
-    arrange(line);
+    wait_list.is_ready = false;
+    if (runnable(wait_list) && (!wait_list.dry || wait_list.due <= now)) return &wait_list;
+    arrange(wait_list);
   }
   return nullptr;
 }
@@ -227,58 +230,59 @@ void Dispatcher::wait(Lock& lock) {
 void Dispatcher::work() {
   Lock lock{mutex_};
   while (!stopping_) {
-    if (say_farewell(lock)) continue;
-    if (Line* const line = next_line())
-      take_turn(lock, *line);
+    if (send_drain_notice(lock)) continue;
+    if (WaitList* const wait_list = next_wait_list())
+      take_turn(lock, *wait_list);
     else
       wait(lock);
   }
 }
 
-void Dispatcher::take_turn(Lock& lock, Line& line) {
-  const std::shared_ptr<Seat> seat = line.ring.front();
-  seat->busy = true;
-  stand_in(*seat);
-  const bool alone = line.ring.empty() && line.under_way == 0;
-  ++line.under_way;
-  const auto limit =
-      static_cast<std::size_t>(std::min(seat->credit - seat->delivered, alone ? kClaimMax : kQuantum));
-  const std::uint64_t wakes = line.wakes;
-  const std::int64_t sequence = seat->sequence;
-  const ClaimRequest request{.queue = line.name, .worker = seat->worker, .limit = limit};
-  arrange(line);
+void Dispatcher::take_turn(Lock& lock, WaitList& wait_list) {
+  const std::shared_ptr<ConsumerState> consumer = wait_list.ring.front();
+  consumer->busy = true;
+  update_waiting(*consumer);
+  const bool alone = wait_list.ring.empty() && wait_list.under_way == 0;
+  ++wait_list.under_way;
+  const auto limit = static_cast<std::size_t>(
+      std::min(consumer->credit - consumer->delivered, alone ? kClaimMax : kQuantum));
+  const std::uint64_t wakes = wait_list.wakes;
+  const std::int64_t sequence = consumer->sequence;
+  const ClaimRequest request{.queue = wait_list.name, .worker = consumer->worker, .limit = limit};
+  arrange(wait_list);
 
   lock.unlock();
   auto jobs = hooks_.claim(request);
   lock.lock();
 
-  --line.under_way;
-  note(line, jobs, limit, wakes);
-  arrange(line);
-  if (jobs && !jobs->empty()) hand_over(lock, *seat, std::move(*jobs), sequence);
-  sit_down(seat);
-  arrange(line);
+  --wait_list.under_way;
+  note(wait_list, jobs, limit, wakes);
+  arrange(wait_list);
+  if (jobs && !jobs->empty()) hand_over(lock, *consumer, std::move(*jobs), sequence);
+  end_turn(consumer);
+  arrange(wait_list);
 }
 
-void Dispatcher::note(Line& line, const Answer<std::vector<ClaimedJob>>& jobs, std::size_t limit,
-                      std::uint64_t wakes) {
+void Dispatcher::note(WaitList& wait_list, const ServiceResult<std::vector<ClaimedJob>>& jobs,
+                      std::size_t limit, std::uint64_t wakes) {
   const auto now = Clock::now();
-  line.looked_at = now;
-  line.flowing = jobs && jobs->size() == limit;
+  wait_list.looked_at = now;
+  wait_list.flowing = jobs && jobs->size() == limit;
   // Under way while it looked, somebody said that there is more.
-  const bool woken = line.wakes != wakes;
-  line.dry = !line.flowing && !(jobs && woken);
+  const bool woken = wait_list.wakes != wakes;
+  wait_list.dry = !wait_list.flowing && !(jobs && woken);
   if (!jobs)
-    line.wait = std::clamp(line.wait * 2, kFailedMin, std::max(kFailedMin, options_.poll_max));
+    wait_list.wait = std::clamp(wait_list.wait * 2, kFailedMin, std::max(kFailedMin, options_.poll_max));
   else if (jobs->empty())
-    line.wait = std::min(line.wait * 2, options_.poll_max);
+    wait_list.wait = std::min(wait_list.wait * 2, options_.poll_max);
   else
-    line.wait = kPollMin;
-  disarm(line);
-  line.due = now + line.wait;
+    wait_list.wait = kPollMin;
+  disarm(wait_list);
+  wait_list.due = now + wait_list.wait;
 }
 
-void Dispatcher::hand_over(Lock& lock, Seat& seat, std::vector<ClaimedJob> jobs, std::int64_t sequence) {
+void Dispatcher::hand_over(Lock& lock, ConsumerState& consumer, std::vector<ClaimedJob> jobs,
+                           std::int64_t sequence) {
   std::vector<Lease> leases;
   leases.reserve(jobs.size());
   for (const ClaimedJob& job : jobs) {
@@ -286,42 +290,42 @@ void Dispatcher::hand_over(Lock& lock, Seat& seat, std::vector<ClaimedJob> jobs,
         {.job = job.lease.job, .token = job.lease.token, .lease_id = job.lease.lease_id, .worker = {}});
   }
   bool taken = false;
-  if (!seat.gone && !stopping_) {
-    seat.delivering = true;
-    seat.delivered += static_cast<std::int64_t>(jobs.size());
+  if (!consumer.gone && !stopping_) {
+    consumer.delivering = true;
+    consumer.delivered += static_cast<std::int64_t>(jobs.size());
     lock.unlock();
-    taken = seat.deliver(std::move(jobs), sequence);
+    taken = consumer.deliver(std::move(jobs), sequence);
     lock.lock();
-    seat.delivering = false;
+    consumer.delivering = false;
     delivered_.notify_all();
   }
   if (taken) return;
-  seat.gone = true;
-  const std::string worker = seat.worker;
+  consumer.gone = true;
+  const std::string worker = consumer.worker;
   lock.unlock();
   for (Lease& lease : leases) lease.worker = worker;
   hooks_.release(std::move(leases));
   lock.lock();
 }
 
-void Dispatcher::sit_down(const std::shared_ptr<Seat>& seat) {
-  seat->busy = false;
-  stand_in(*seat);
-  if (!draining_ || seat->gone) return;
-  farewells_.push_back(seat);
+void Dispatcher::end_turn(const std::shared_ptr<ConsumerState>& consumer) {
+  consumer->busy = false;
+  update_waiting(*consumer);
+  if (!draining_ || consumer->gone) return;
+  drain_notices_.push_back(consumer);
   if (idle_ > 0) changed_.notify_one();
 }
 
-bool Dispatcher::say_farewell(Lock& lock) {
-  if (farewells_.empty()) return false;
-  const std::shared_ptr<Seat> seat = std::move(farewells_.front());
-  farewells_.pop_front();
-  if (seat->gone) return true;
-  seat->delivering = true;
+bool Dispatcher::send_drain_notice(Lock& lock) {
+  if (drain_notices_.empty()) return false;
+  const std::shared_ptr<ConsumerState> consumer = std::move(drain_notices_.front());
+  drain_notices_.pop_front();
+  if (consumer->gone) return true;
+  consumer->delivering = true;
   lock.unlock();
-  static_cast<void>(seat->deliver({}, -1));
+  static_cast<void>(consumer->deliver({}, -1));
   lock.lock();
-  seat->delivering = false;
+  consumer->delivering = false;
   delivered_.notify_all();
   return true;
 }

@@ -22,11 +22,11 @@ namespace faultline::service {
 
 /// Deals out jobs to those who wait for them.
 ///
-/// Every queue that somebody waits for is a line: the consumers with credit left stand in it, and take turns.
-/// A turn is one claim, of at most a quantum while others wait, too. A claim that comes back short ends the
-/// round: the line is dry. Then one consumer of it, not each, looks again after a while, which grows from 2
-/// ms to `poll_max`, or as soon as somebody says that there is something. While claims come back full,
-/// several of a line are under way at once, but never two of one consumer.
+/// Every queue that somebody waits for has a wait list: the consumers with credit left stand in it, and take
+/// turns. A turn is one claim, of at most a quantum while others wait, too. A claim that comes back short
+/// ends the round: the wait list is dry. Then one consumer of it, not each, looks again after a while, which
+/// grows from 2 ms to `poll_max`, or as soon as somebody says that there is something. While claims come back
+/// full, several of a wait list are under way at once, but never two of one consumer.
 ///
 /// Thread-safe.
 class Dispatcher {
@@ -37,7 +37,7 @@ class Dispatcher {
     std::chrono::milliseconds poll_max{500};
   };
   struct Hooks {
-    std::function<Answer<std::vector<ClaimedJob>>(const ClaimRequest&)> claim;
+    std::function<ServiceResult<std::vector<ClaimedJob>>(const ClaimRequest&)> claim;
     std::function<void(std::vector<Lease>)> release;  ///< jobs that reached nobody
   };
 
@@ -47,7 +47,8 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   /// The queue exists. The consumer must be gone before the dispatcher is.
-  [[nodiscard]] Answer<std::unique_ptr<Consumer>> add(std::string queue, std::string worker, Deliver deliver);
+  [[nodiscard]] ServiceResult<std::unique_ptr<Consumer>> add(std::string queue, std::string worker,
+                                                             Deliver deliver);
 
   /// There may be due jobs in this queue.
   void wake(std::string_view queue);
@@ -63,29 +64,30 @@ class Dispatcher {
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct Line;
-  struct Seat;
-  class Handle;
+  struct WaitList;
+  struct ConsumerState;
+  class ConsumerHandle;
   using Lock = std::unique_lock<std::mutex>;
 
-  void grant(Seat& seat, std::int64_t credit, std::int64_t sequence);
-  void leave(const std::shared_ptr<Seat>& seat);
+  void grant(ConsumerState& consumer, std::int64_t credit, std::int64_t sequence);
+  void leave(const std::shared_ptr<ConsumerState>& consumer);
 
   void work();
-  void take_turn(Lock& lock, Line& line);
-  /// What a claim says about the line.
-  void note(Line& line, const Answer<std::vector<ClaimedJob>>& jobs, std::size_t limit, std::uint64_t wakes);
-  void hand_over(Lock& lock, Seat& seat, std::vector<ClaimedJob> jobs, std::int64_t sequence);
-  [[nodiscard]] bool say_farewell(Lock& lock);
-  void sit_down(const std::shared_ptr<Seat>& seat);
-  void stand_in(Seat& seat);
+  void take_turn(Lock& lock, WaitList& wait_list);
+  /// What a claim says about the wait list.
+  void note(WaitList& wait_list, const ServiceResult<std::vector<ClaimedJob>>& jobs, std::size_t limit,
+            std::uint64_t wakes);
+  void hand_over(Lock& lock, ConsumerState& consumer, std::vector<ClaimedJob> jobs, std::int64_t sequence);
+  [[nodiscard]] bool send_drain_notice(Lock& lock);
+  void end_turn(const std::shared_ptr<ConsumerState>& consumer);
+  void update_waiting(ConsumerState& consumer);
 
-  [[nodiscard]] bool runnable(const Line& line) const;
-  /// Puts the line where it will be seen at the right time.
-  void arrange(Line& line);
-  void disarm(Line& line);  // before `due` is changed
-  void wake_line(Line& line);
-  [[nodiscard]] Line* next_line();
+  [[nodiscard]] bool runnable(const WaitList& wait_list) const;
+  /// Puts the wait list where it will be seen at the right time.
+  void arrange(WaitList& wait_list);
+  void disarm(WaitList& wait_list);  // before `due` is changed
+  void wake_consumers(WaitList& wait_list);
+  [[nodiscard]] WaitList* next_wait_list();
   void wait(Lock& lock);
 
   const Options options_;
@@ -93,12 +95,12 @@ class Dispatcher {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::condition_variable delivered_;
-  std::unordered_map<std::string, std::unique_ptr<Line>>
-      lines_;  // never removed: as many as there are queues
-  std::list<std::shared_ptr<Seat>> seats_;
-  std::deque<Line*> ready_;
-  std::set<std::pair<Clock::time_point, Line*>> timers_;
-  std::deque<std::shared_ptr<Seat>> farewells_;
+  std::unordered_map<std::string, std::unique_ptr<WaitList>>
+      wait_lists_;  // never removed: as many as there are queues
+  std::list<std::shared_ptr<ConsumerState>> consumers_;
+  std::deque<WaitList*> ready_;
+  std::set<std::pair<Clock::time_point, WaitList*>> timers_;
+  std::deque<std::shared_ptr<ConsumerState>> drain_notices_;
   std::size_t idle_ = 0;
   bool draining_ = false;
   bool stopping_ = false;

@@ -28,7 +28,7 @@ std::vector<QueueOverview> overviews_of(std::vector<Queue> queues, std::vector<Q
   return overviews;
 }
 
-Answer<QueueOverview> find_queue(Store& store, const std::string& name) {
+ServiceResult<QueueOverview> find_queue(Store& store, const std::string& name) {
   auto queues = store.queues();
   if (!queues) return std::unexpected(Problem::from(queues.error()));
   std::erase_if(*queues, [&](const Queue& queue) { return queue.name != name; });
@@ -41,8 +41,8 @@ Answer<QueueOverview> find_queue(Store& store, const std::string& name) {
   return std::move(overviews.front());
 }
 
-Answer<Service::StalePage> list_stale_writes(Store& store, const Principal& who, std::size_t limit,
-                                             std::optional<DatabaseTime> before) {
+ServiceResult<Service::StalePage> list_stale_writes(Store& store, const Principal& who, std::size_t limit,
+                                                    std::optional<DatabaseTime> before) {
   Service::StalePage page;
   for (int pages = 0; pages < kPagesMax; ++pages) {
     auto writes = store.stale_writes(limit, before);
@@ -96,7 +96,7 @@ std::optional<Problem> check_selection(const Principal& who, Operation operation
   return check_filter(who, operation, filter);
 }
 
-Answer<std::vector<bool>> known_to(Store& store, const Principal& who, std::span<const JobId> ids) {
+ServiceResult<std::vector<bool>> known_to(Store& store, const Principal& who, std::span<const JobId> ids) {
   std::vector<bool> known(ids.size(), true);
   if (!who.queues) return known;
   const auto jobs = store.jobs(ids);

@@ -12,18 +12,18 @@ namespace faultline::service {
 
 /// A store's answer as a service's.
 template <class T>
-[[nodiscard]] Answer<T> answer(Expected<T> result) {
+[[nodiscard]] ServiceResult<T> to_result(Expected<T> result) {
   if (!result) return std::unexpected(Problem::from(result.error()));
   return std::move(*result);
 }
 
 [[nodiscard]] std::vector<QueueOverview> overviews_of(std::vector<Queue> queues,
                                                       std::vector<QueueCounts> counts);
-[[nodiscard]] Answer<QueueOverview> find_queue(Store& store, const std::string& name);
+[[nodiscard]] ServiceResult<QueueOverview> find_queue(Store& store, const std::string& name);
 
-[[nodiscard]] Answer<Service::StalePage> list_stale_writes(Store& store, const Principal& who,
-                                                           std::size_t limit,
-                                                           std::optional<DatabaseTime> before);
+[[nodiscard]] ServiceResult<Service::StalePage> list_stale_writes(Store& store, const Principal& who,
+                                                                  std::size_t limit,
+                                                                  std::optional<DatabaseTime> before);
 
 /// Whether a filter is the caller's business.
 [[nodiscard]] std::optional<Problem> check_filter(const Principal& who, Operation operation,
@@ -32,8 +32,8 @@ template <class T>
                                                      const Selection& selection);
 
 /// Which of these jobs the caller may know of: all but those of other queues than its own.
-[[nodiscard]] Answer<std::vector<bool>> known_to(Store& store, const Principal& who,
-                                                 std::span<const JobId> ids);
+[[nodiscard]] ServiceResult<std::vector<bool>> known_to(Store& store, const Principal& who,
+                                                        std::span<const JobId> ids);
 
 [[nodiscard]] inline bool is_change(CancelStatus status) {
   return status == CancelStatus::cancelled || status == CancelStatus::requested;
@@ -42,11 +42,12 @@ template <class T>
 
 /// Cancels or requeues jobs.
 template <class Status>
-using Act = std::function<Answer<std::vector<Status>>(Store&, std::span<const JobId>)>;
+using Act = std::function<ServiceResult<std::vector<Status>>(Store&, std::span<const JobId>)>;
 
 template <class Status>
-[[nodiscard]] Answer<Changed<Status>> change_by_id(Store& store, const Principal& who,
-                                                   std::span<const JobId> ids, const Act<Status>& act) {
+[[nodiscard]] ServiceResult<Changed<Status>> change_by_id(Store& store, const Principal& who,
+                                                          std::span<const JobId> ids,
+                                                          const Act<Status>& act) {
   const auto known = known_to(store, who, ids);
   if (!known) return std::unexpected(known.error());
   std::vector<JobId> allowed;

@@ -45,9 +45,9 @@ struct Problem {
 };
 
 template <class T>
-using Answer = std::expected<T, Problem>;
+using ServiceResult = std::expected<T, Problem>;
 /// Called once, on any thread, maybe before the call that took it returns. Must not block.
 template <class T>
-using Done = std::move_only_function<void(Answer<T>)>;
+using Done = std::move_only_function<void(ServiceResult<T>)>;
 
 }  // namespace faultline::service

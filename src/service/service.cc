@@ -11,15 +11,15 @@
 #include "service/coalescer.h"
 #include "service/cursor.h"
 #include "service/dispatcher.h"
-#include "service/happenings.h"
-#include "service/lease_book.h"
+#include "service/event_broadcaster.h"
+#include "service/lease_registry.h"
+#include "service/monitored_store.h"
 #include "service/operations.h"
-#include "service/store_holder.h"
-#include "service/tasks.h"
+#include "service/thread_pool.h"
 #include "store/announce.h"
 #include "store/listener.h"
 #include "store/validate.h"
-#include "trace/submission.h"
+#include "trace/enqueue_spans.h"
 
 namespace faultline::service {
 namespace {
@@ -53,7 +53,7 @@ Problem no_such_job(JobId id) {
           .hint = "check the id; a finished job is retired after its queue's retention"};
 }
 
-StoreOptions store_options(const Options& options) {
+StoreOptions store_options(const ServiceOptions& options) {
   return {.database = options.database,
           .application_name = std::string{kApplication},
           .connections_max = std::max<std::size_t>(options.connections, 1),
@@ -67,16 +67,17 @@ std::size_t bytes_in(const std::optional<std::string>& text) { return text ? tex
 
 class ServiceImpl : public Service {
  public:
-  explicit ServiceImpl(Options options);
+  explicit ServiceImpl(ServiceOptions options);
   ~ServiceImpl() override { stop(); }
   ServiceImpl(const ServiceImpl&) = delete;
   ServiceImpl& operator=(const ServiceImpl&) = delete;
 
-  [[nodiscard]] const Options& options() const override { return options_; }
+  [[nodiscard]] const ServiceOptions& options() const override { return options_; }
 
   void enqueue(const Principal& who, std::vector<NewJob> jobs, Done<std::vector<Submission>> done) override;
-  [[nodiscard]] Answer<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
-                                                          std::string worker, Deliver deliver) override;
+  [[nodiscard]] ServiceResult<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
+                                                                 std::string worker,
+                                                                 Deliver deliver) override;
   void heartbeat(const Principal& who, std::vector<Lease> leases, std::optional<milliseconds> extend,
                  Done<std::vector<Beat>> done) override;
   void settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
@@ -104,8 +105,8 @@ class ServiceImpl : public Service {
   void stale_writes(const Principal& who, std::size_t limit, std::string cursor,
                     Done<StalePage> done) override;
 
-  [[nodiscard]] Answer<std::unique_ptr<Watch>> watch(
-      const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) override;
+  [[nodiscard]] ServiceResult<std::unique_ptr<EventSubscription>> watch(
+      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) override;
 
   [[nodiscard]] bool ready() const override { return !draining_ && !stopping_ && store_.usable(); }
   [[nodiscard]] std::string why_not_ready() const override;
@@ -138,18 +139,19 @@ class ServiceImpl : public Service {
 
   template <class Item, class Reply>
   void share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call);
-  /// Runs `ask(Store&) -> Answer<T>` on a thread of the others.
+  /// Runs `ask(Store&) -> ServiceResult<T>` on a thread of the others.
   template <class T, class Ask>
   void ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask);
 
   // The shared batches.
 
-  [[nodiscard]] Answer<std::vector<Submission>> run_submissions(std::span<const NewJob> jobs);
-  [[nodiscard]] Answer<std::vector<Verdict>> run_settlements(std::span<const Settlement> settlements,
-                                                             std::int64_t group);
-  [[nodiscard]] Answer<std::vector<Beat>> run_heartbeats(std::span<const Lease> leases, std::int64_t group);
-  [[nodiscard]] Answer<std::vector<Verdict>> run_progress(std::span<const ProgressReport> reports);
-  [[nodiscard]] Answer<std::vector<ClaimedJob>> run_claim(const ClaimRequest& request);
+  [[nodiscard]] ServiceResult<std::vector<Submission>> run_submissions(std::span<const NewJob> jobs);
+  [[nodiscard]] ServiceResult<std::vector<Verdict>> run_settlements(std::span<const Settlement> settlements,
+                                                                    std::int64_t group);
+  [[nodiscard]] ServiceResult<std::vector<Beat>> run_heartbeats(std::span<const Lease> leases,
+                                                                std::int64_t group);
+  [[nodiscard]] ServiceResult<std::vector<Verdict>> run_progress(std::span<const ProgressReport> reports);
+  [[nodiscard]] ServiceResult<std::vector<ClaimedJob>> run_claim(const ClaimRequest& request);
   void release(std::vector<Lease> leases);
   void count_refused(std::string_view verb, std::span<const Verdict> verdicts);
   void count_refused(std::span<const Effect> effects);
@@ -167,17 +169,17 @@ class ServiceImpl : public Service {
   void change(const Principal& who, Operation operation, Selection jobs, std::vector<JobState> states,
               Done<Changed<Status>> done, Act act);
 
-  const Options options_;
+  const ServiceOptions options_;
   const std::shared_ptr<metrics::Metrics> metrics_;
-  LeaseBook leases_{kLeasesRemembered};
+  LeaseRegistry leases_{kLeasesRemembered};
   Budget budget_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> enqueued_{0}, claimed_{0}, settled_{0}, stale_{0}, heartbeats_{0};
 
-  StoreHolder store_;
-  Happenings happenings_;
-  Tasks others_;
+  MonitoredStore store_;
+  EventBroadcaster events_;
+  ThreadPool thread_pool_;
   Submitting submitting_;
   Settling settling_;
   Beating beating_;
@@ -186,13 +188,13 @@ class ServiceImpl : public Service {
   std::unique_ptr<store::Listener> listener_;
 };
 
-ServiceImpl::ServiceImpl(Options options)
+ServiceImpl::ServiceImpl(ServiceOptions options)
     : options_(std::move(options)),
       metrics_(options_.metrics ? options_.metrics : std::make_shared<metrics::Metrics>()),
       budget_(options_.waiting_max),
       store_({.store = store_options(options_), .log = options_.log}),
-      happenings_(store_),
-      others_(kOthers),
+      events_(store_),
+      thread_pool_(kOthers),
       submitting_(
           {.threads = kSubmitters,
            .run = [this](std::span<const NewJob> jobs, std::int64_t) { return run_submissions(jobs); }}),
@@ -228,12 +230,12 @@ void ServiceImpl::stop() {
   listener_.reset();
   // What comes last may still use what comes after it.
   dispatcher_.stop();
-  others_.stop();
+  thread_pool_.stop();
   submitting_.stop();
   progressing_.stop();
   beating_.stop();
   settling_.stop();
-  happenings_.stop();
+  events_.stop();
   store_.stop();
 }
 
@@ -299,7 +301,7 @@ std::optional<Problem> ServiceImpl::admit(std::size_t items, std::size_t bytes) 
 
 template <class T>
 Done<T> ServiceImpl::giving_back(std::size_t items, std::size_t bytes, Done<T> done) {
-  return [this, items, bytes, done = std::move(done)](Answer<T> result) mutable {
+  return [this, items, bytes, done = std::move(done)](ServiceResult<T> result) mutable {
     budget_.give_back(items, bytes);
     done(std::move(result));
   };
@@ -317,8 +319,8 @@ void ServiceImpl::share(Coalescer<Item, Reply>& coalescer, typename Coalescer<It
 template <class T, class Ask>
 void ServiceImpl::ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask) {
   if (auto problem = admit(items, bytes)) return done(std::unexpected(std::move(*problem)));
-  others_.post([this, done = giving_back<T>(items, bytes, std::move(done)),
-                ask = std::move(ask)](bool refused) mutable {
+  thread_pool_.post([this, done = giving_back<T>(items, bytes, std::move(done)),
+                     ask = std::move(ask)](bool refused) mutable {
     if (refused) return done(std::unexpected(stopping()));
     auto store = store_.get();
     if (!store) return done(std::unexpected(std::move(store.error())));
@@ -332,8 +334,8 @@ void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
                           Done<std::vector<Submission>> done) {
   if (auto problem = check_new_jobs(who, jobs)) return done(std::unexpected(std::move(*problem)));
   if (options_.exporter != nullptr) {
-    done = [spans = trace::Enqueueing{*options_.exporter, jobs},
-            done = std::move(done)](Answer<std::vector<Submission>> submissions) mutable {
+    done = [spans = trace::EnqueueSpans{*options_.exporter, jobs},
+            done = std::move(done)](ServiceResult<std::vector<Submission>> submissions) mutable {
       if (submissions) spans.added(*submissions);
       done(std::move(submissions));
     };
@@ -350,7 +352,7 @@ void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
   share(submitting_, std::move(call));
 }
 
-Answer<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const NewJob> jobs) {
+ServiceResult<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const NewJob> jobs) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
   auto submissions = (*store)->enqueue(jobs);
@@ -365,14 +367,14 @@ Answer<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const New
     if (store::due_at_once(job)) dispatcher_.wake(job.queue);
   }
   metrics_->enqueued(jobs, *submissions);
-  happenings_.enqueued(jobs, *submissions);
+  events_.enqueued(jobs, *submissions);
   return std::move(*submissions);
 }
 
 // Working.
 
-Answer<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& who, std::string queue,
-                                                       std::string worker, Deliver deliver) {
+ServiceResult<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& who, std::string queue,
+                                                              std::string worker, Deliver deliver) {
   if (auto problem = check_access(who, Operation::claim, queue)) return std::unexpected(std::move(*problem));
   if (const auto error = store::check_claim({.queue = queue, .worker = worker})) {
     return std::unexpected(Problem::from(*error));
@@ -388,15 +390,15 @@ Answer<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& who, std
   return dispatcher_.add(std::move(queue), std::move(worker), std::move(deliver));
 }
 
-Answer<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest& request) {
+ServiceResult<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest& request) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
-  auto jobs = answer((*store)->claim(request));
+  auto jobs = to_result((*store)->claim(request));
   if (jobs) {
     claimed_ += jobs->size();
     metrics_->claimed(*jobs);
-    leases_.enter(*metrics_, *jobs);
-    happenings_.claimed(*jobs);
+    leases_.add(*metrics_, *jobs);
+    events_.claimed(*jobs);
   }
   return jobs;
 }
@@ -407,7 +409,7 @@ void ServiceImpl::release(std::vector<Lease> leases) {
     call.items.push_back({.lease = std::move(lease), .outcome = Outcome::release()});
   }
   // If this fails, the leases run out.
-  call.done = [](const Answer<std::vector<Verdict>>&) {};
+  call.done = [](const ServiceResult<std::vector<Verdict>>&) {};
   static_cast<void>(settling_.submit(call));
 }
 
@@ -423,12 +425,13 @@ void ServiceImpl::heartbeat(const Principal& who, std::vector<Lease> leases,
         {.items = std::move(leases), .done = std::move(done), .group = extend ? extend->count() : kByTtl});
 }
 
-Answer<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> leases, std::int64_t group) {
+ServiceResult<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> leases,
+                                                             std::int64_t group) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
   std::optional<milliseconds> extend;
   if (group != kByTtl) extend = milliseconds{group};
-  auto beats = answer((*store)->heartbeat(leases, extend));
+  auto beats = to_result((*store)->heartbeat(leases, extend));
   if (!beats) return beats;
   heartbeats_ += beats->size();
   count_beats(leases, *beats, extend ? "extend" : "heartbeat");
@@ -438,7 +441,7 @@ Answer<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> lea
 void ServiceImpl::refused(std::size_t writes) {
   if (writes == 0) return;
   stale_ += writes;
-  happenings_.refused();
+  events_.refused();
 }
 
 void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const {
@@ -503,7 +506,7 @@ void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::sp
       ++stale;
     }
     if (!verdicts[i].committed()) continue;
-    const auto known = leases_.strike(lease);
+    const auto known = leases_.remove(lease);
     if (known)
       settled.push_back({.series = known->series,
                          .outcome = outcome.kind,
@@ -537,14 +540,14 @@ void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlemen
                     .bytes = bytes});
 }
 
-Answer<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements,
-                                                          std::int64_t group) {
+ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements,
+                                                                 std::int64_t group) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
-  auto verdicts = answer((*store)->settle(settlements, group == kResent));
+  auto verdicts = to_result((*store)->settle(settlements, group == kResent));
   if (!verdicts) return verdicts;
   count_settled(settlements, *verdicts, group == kResent);
-  happenings_.settled(settlements, *verdicts);
+  events_.settled(settlements, *verdicts);
   return verdicts;
 }
 
@@ -561,10 +564,10 @@ void ServiceImpl::progress(const Principal& who, std::vector<ProgressReport> rep
   share(progressing_, {.items = std::move(reports), .done = std::move(done), .bytes = bytes});
 }
 
-Answer<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const ProgressReport> reports) {
+ServiceResult<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const ProgressReport> reports) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
-  auto verdicts = answer((*store)->progress(reports));
+  auto verdicts = to_result((*store)->progress(reports));
   if (verdicts) count_refused("progress", *verdicts);
   return verdicts;
 }
@@ -575,7 +578,7 @@ void ServiceImpl::check(const Principal& who, std::vector<Lease> leases, Done<st
   const std::size_t items = leases.size();
   ask_store<std::vector<Verdict>>(items, 0, std::move(done),
                                   [this, leases = std::move(leases)](Store& store) {
-                                    auto verdicts = answer(store.check(leases));
+                                    auto verdicts = to_result(store.check(leases));
                                     if (verdicts) count_refused("check", *verdicts);
                                     return verdicts;
                                   });
@@ -589,7 +592,7 @@ void ServiceImpl::resolve(const Principal& who, std::vector<Lease> leases,
   const std::size_t items = leases.size();
   ask_store<std::vector<std::optional<Outcome::Kind>>>(
       items, 0, std::move(done),
-      [leases = std::move(leases)](Store& store) { return answer(store.resolve(leases)); });
+      [leases = std::move(leases)](Store& store) { return to_result(store.resolve(leases)); });
 }
 
 void ServiceImpl::begin_effects(const Principal& who, std::vector<EffectKey> keys,
@@ -598,7 +601,7 @@ void ServiceImpl::begin_effects(const Principal& who, std::vector<EffectKey> key
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
   const std::size_t items = keys.size();
   ask_store<std::vector<Effect>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
-    auto effects = answer(store.begin_effects(keys));
+    auto effects = to_result(store.begin_effects(keys));
     if (effects) count_refused(*effects);
     return effects;
   });
@@ -613,7 +616,7 @@ void ServiceImpl::record_effects(const Principal& who, std::vector<EffectResult>
   for (const EffectResult& result : results) bytes += result.result.size();
   ask_store<std::vector<Effect>>(items, bytes, std::move(done),
                                  [this, results = std::move(results)](Store& store) {
-                                   auto effects = answer(store.record_effects(results));
+                                   auto effects = to_result(store.record_effects(results));
                                    if (effects) count_refused(*effects);
                                    return effects;
                                  });
@@ -625,7 +628,7 @@ void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> ke
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
   const std::size_t items = keys.size();
   ask_store<std::vector<Verdict>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
-    auto verdicts = answer(store.forget_effects(keys));
+    auto verdicts = to_result(store.forget_effects(keys));
     if (verdicts) count_refused("effect", *verdicts);
     return verdicts;
   });
@@ -635,8 +638,8 @@ void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> ke
 
 void ServiceImpl::job(const Principal& who, JobId id, Done<JobHistory> done) {
   if (auto problem = check_access(who, Operation::get_job)) return done(std::unexpected(std::move(*problem)));
-  ask_store<JobHistory>(1, 0, std::move(done), [who, id](Store& store) -> Answer<JobHistory> {
-    auto history = answer(store.history(id));
+  ask_store<JobHistory>(1, 0, std::move(done), [who, id](Store& store) -> ServiceResult<JobHistory> {
+    auto history = to_result(store.history(id));
     if (!history) return std::unexpected(std::move(history.error()));
     // A job of a queue that is none of the caller's business is not there.
     if (!*history || !who.may_use((*history)->job.queue)) return std::unexpected(no_such_job(id));
@@ -654,8 +657,8 @@ void ServiceImpl::list(const Principal& who, ListRequest request, std::string cu
     if (!before) return done(std::unexpected(std::move(before.error())));
     request.before = *before;
   }
-  ask_store<Page>(1, 0, std::move(done), [request = std::move(request)](Store& store) -> Answer<Page> {
-    auto jobs = answer(store.list(request));
+  ask_store<Page>(1, 0, std::move(done), [request = std::move(request)](Store& store) -> ServiceResult<Page> {
+    auto jobs = to_result(store.list(request));
     if (!jobs) return std::unexpected(std::move(jobs.error()));
     Page page{.jobs = std::move(*jobs), .next = std::nullopt};
     if (page.jobs.size() == request.limit) page.next = to_cursor(request, page.jobs.back().id);
@@ -668,11 +671,11 @@ void ServiceImpl::queues(const Principal& who, Done<std::vector<QueueOverview>> 
     return done(std::unexpected(std::move(*problem)));
   }
   ask_store<std::vector<QueueOverview>>(
-      1, 0, std::move(done), [who](Store& store) -> Answer<std::vector<QueueOverview>> {
-        auto queues = answer(store.queues());
+      1, 0, std::move(done), [who](Store& store) -> ServiceResult<std::vector<QueueOverview>> {
+        auto queues = to_result(store.queues());
         if (!queues) return std::unexpected(std::move(queues.error()));
         std::erase_if(*queues, [&](const Queue& queue) { return !who.may_use(queue.name); });
-        auto counts = answer(store.counts());
+        auto counts = to_result(store.counts());
         if (!counts) return std::unexpected(std::move(counts.error()));
         return overviews_of(std::move(*queues), std::move(*counts));
       });
@@ -686,16 +689,17 @@ void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSetting
   if (const auto error = store::check_queue(name, settings)) {
     return done(std::unexpected(Problem::from(*error)));
   }
-  ask_store<QueueOverview>(1, 0, std::move(done),
-                           [this, name = std::move(name), settings](Store& store) -> Answer<QueueOverview> {
-                             if (auto set = store.set_queue(name, settings); !set)
-                               return std::unexpected(Problem::from(set.error()));
-                             store_.remember_queue(name);
-                             dispatcher_.wake(name);
-                             auto overview = find_queue(store, name);
-                             if (overview) happenings_.queue_changed(*overview);
-                             return overview;
-                           });
+  ask_store<QueueOverview>(
+      1, 0, std::move(done),
+      [this, name = std::move(name), settings](Store& store) -> ServiceResult<QueueOverview> {
+        if (auto set = store.set_queue(name, settings); !set)
+          return std::unexpected(Problem::from(set.error()));
+        store_.remember_queue(name);
+        dispatcher_.wake(name);
+        auto overview = find_queue(store, name);
+        if (overview) events_.queue_changed(*overview);
+        return overview;
+      });
 }
 
 template <class Status, class Act>
@@ -713,7 +717,7 @@ void ServiceImpl::change(const Principal& who, Operation operation, Selection jo
   if (auto problem = admit(1, 0)) return done(std::unexpected(std::move(*problem)));
   if (jobs.filter->state) states = {*jobs.filter->state};
   Bulk<Status>::start({.store = store_,
-                       .tasks = others_,
+                       .thread_pool = thread_pool_,
                        .filter = std::move(*jobs.filter),
                        .states = std::move(states),
                        .dry_run = jobs.dry_run,
@@ -729,7 +733,7 @@ void ServiceImpl::cancel(const Principal& who, Selection jobs, std::string reaso
       {JobState::scheduled, JobState::available, JobState::running, JobState::held, JobState::dead},
       std::move(done),
       [name = who.name, reason = std::move(reason)](Store& store, std::span<const JobId> ids) {
-        return answer(store.cancel(ids, name, reason));
+        return to_result(store.cancel(ids, name, reason));
       });
 }
 
@@ -737,7 +741,7 @@ void ServiceImpl::requeue(const Principal& who, Selection jobs, Done<Changed<Req
   // All that wait for a person. Whoever wants to run again what has succeeded says so.
   change<RequeueStatus>(who, Operation::requeue, std::move(jobs), {JobState::dead, JobState::held},
                         std::move(done), [this, name = who.name](Store& store, std::span<const JobId> ids) {
-                          auto statuses = answer(store.requeue(ids, name));
+                          auto statuses = to_result(store.requeue(ids, name));
                           if (statuses) dispatcher_.wake_all();
                           return statuses;
                         });
@@ -760,16 +764,16 @@ void ServiceImpl::stale_writes(const Principal& who, std::size_t limit, std::str
   });
 }
 
-Answer<std::unique_ptr<Service::Watch>> ServiceImpl::watch(
-    const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) {
+ServiceResult<std::unique_ptr<Service::EventSubscription>> ServiceImpl::watch(
+    const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) {
   if (auto problem = check_access(who, Operation::watch_events)) return std::unexpected(std::move(*problem));
   if (stopping_) return std::unexpected(stopping());
-  return happenings_.watch(who, std::move(next));
+  return events_.watch(who, std::move(next));
 }
 
 }  // namespace
 
-std::unique_ptr<Service> Service::start(Options options) {
+std::unique_ptr<Service> Service::start(ServiceOptions options) {
   return std::make_unique<ServiceImpl>(std::move(options));
 }
 

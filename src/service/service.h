@@ -22,7 +22,7 @@ class Exporter;
 
 namespace faultline::service {
 
-struct Options {
+struct ServiceOptions {
   std::string database;
   std::size_t connections = 4;  ///< for claims, settlements and submissions
   std::size_t waiting_max =
@@ -79,7 +79,7 @@ struct Page {
 
 /// One thing that happens now, for those who watch. `name` as in logs: job_enqueued, lease_acquired,
 /// job_settled, stale_write_blocked, queue_changed, queues (a snapshot of all counts).
-struct Happening {
+struct LiveEvent {
   std::uint64_t id = 0;  ///< grows by one
   std::string name;
   std::string queue;  ///< empty: not about one queue
@@ -95,10 +95,10 @@ class Service {
  public:
   /// Does not need the database: without it the service is not ready, answers `unavailable`, and recovers by
   /// itself.
-  [[nodiscard]] static std::unique_ptr<Service> start(Options options);
+  [[nodiscard]] static std::unique_ptr<Service> start(ServiceOptions options);
   virtual ~Service() = default;
 
-  [[nodiscard]] virtual const Options& options() const = 0;
+  [[nodiscard]] virtual const ServiceOptions& options() const = 0;
 
   // Producing. Submissions that come at the same time share a transaction; each is all or nothing for itself.
 
@@ -108,8 +108,10 @@ class Service {
   // Working.
 
   /// `worker` is a name for people. Fair among the consumers of a queue, and never beyond credit.
-  [[nodiscard]] virtual Answer<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
-                                                                  std::string worker, Deliver deliver) = 0;
+  [[nodiscard]] virtual ServiceResult<std::unique_ptr<Consumer>> consume(const Principal& who,
+                                                                         std::string queue,
+                                                                         std::string worker,
+                                                                         Deliver deliver) = 0;
   virtual void heartbeat(const Principal& who, std::vector<Lease> leases,
                          std::optional<std::chrono::milliseconds> extend, Done<std::vector<Beat>> done) = 0;
   /// `resent`: what the ledger has already is answered as committed.
@@ -149,12 +151,12 @@ class Service {
 
   /// A subscription; destroyed, it ends. `next` is called on a thread of the service, in order, and must not
   /// block.
-  class Watch {
+  class EventSubscription {
    public:
-    virtual ~Watch() = default;
+    virtual ~EventSubscription() = default;
   };
-  [[nodiscard]] virtual Answer<std::unique_ptr<Watch>> watch(
-      const Principal& who, std::function<void(const std::shared_ptr<const Happening>&)> next) = 0;
+  [[nodiscard]] virtual ServiceResult<std::unique_ptr<EventSubscription>> watch(
+      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) = 0;
 
   // Its own state.
 

@@ -95,17 +95,18 @@ Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
   return backend;
 }
 
-pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline, Lane lane) {
+pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline,
+                                                       Partition partition) {
   return pg::with_retry(deadline, {}, [&]() -> pg::Expected<std::vector<pg::Result>> {
-    auto connection = pool_.acquire(deadline, lane);
+    auto connection = pool_.acquire(deadline, partition);
     if (!connection) return std::unexpected(std::move(connection.error()));
     return (*connection)->run(unit, deadline);
   });
 }
 
-Expected<std::vector<pg::Result>> Backend::run(const pg::Unit& unit, Deadline deadline, Lane lane) {
+Expected<std::vector<pg::Result>> Backend::run(const pg::Unit& unit, Deadline deadline, Partition partition) {
   for (;;) {
-    auto results = try_run(unit, deadline, lane);
+    auto results = try_run(unit, deadline, partition);
     if (results) return std::move(*results);
     if (results.error().code != pg::Errc::outcome_unknown || Deadline::clock::now() >= deadline) {
       return std::unexpected(translate(results.error()));
@@ -117,7 +118,7 @@ Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params par
   return only(run(pg::Unit{}.add(statement, std::move(params)), deadline));
 }
 
-Expected<std::vector<pg::Result>> Backend::look(const pg::Unit& unit, Deadline deadline) {
+Expected<std::vector<pg::Result>> Backend::read(const pg::Unit& unit, Deadline deadline) {
   auto results = run(unit, deadline);
   if (!results && results.error().code == ErrorCode::outcome_unknown) {
     return std::unexpected(Error{.code = ErrorCode::unavailable,
@@ -127,8 +128,8 @@ Expected<std::vector<pg::Result>> Backend::look(const pg::Unit& unit, Deadline d
   return results;
 }
 
-Expected<pg::Result> Backend::look(const pg::Statement& statement, pg::Params params, Deadline deadline) {
-  return only(look(pg::Unit{}.add(statement, std::move(params)), deadline));
+Expected<pg::Result> Backend::read(const pg::Statement& statement, pg::Params params, Deadline deadline) {
+  return only(read(pg::Unit{}.add(statement, std::move(params)), deadline));
 }
 
 void Backend::announce(const std::set<std::string>& queues, Deadline deadline) {
@@ -150,7 +151,7 @@ bool Backend::knows_queue(std::string_view queue) {
 }
 
 Expected<void> Backend::learn_queues(Deadline deadline) {
-  auto rows = look(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
+  auto rows = read(sql::kQueuesList, pg::Params{}.add(std::int16_t{0}), deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   const std::lock_guard lock{mutex_};
   for (int row = 0; row < rows->rows(); ++row) queues_.insert(rows->get<std::string>(row, 0));

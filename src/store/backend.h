@@ -16,7 +16,7 @@ namespace faultline::store {
 /// Thread-safe.
 class Backend {
  public:
-  using Lane = pg::Pool::Lane;
+  using Partition = pg::Pool::Partition;
 
   [[nodiscard]] static Expected<std::unique_ptr<Backend>> open(const StoreOptions& options);
 
@@ -29,15 +29,15 @@ class Backend {
 
   /// Runs a unit, again after errors that left nothing behind. `outcome_unknown` comes back as it is.
   [[nodiscard]] pg::Expected<std::vector<pg::Result>> try_run(const pg::Unit& unit, Deadline deadline,
-                                                              Lane lane = Lane::general);
+                                                              Partition partition = Partition::general);
   /// The same for a unit that may as well be done twice: an unknown outcome, too, is run again.
   [[nodiscard]] Expected<std::vector<pg::Result>> run(const pg::Unit& unit, Deadline deadline,
-                                                      Lane lane = Lane::general);
+                                                      Partition partition = Partition::general);
   [[nodiscard]] Expected<pg::Result> run(const pg::Statement& statement, pg::Params params,
                                          Deadline deadline);
   /// The same for what only reads: an answer that did not come leaves nothing unknown.
-  [[nodiscard]] Expected<std::vector<pg::Result>> look(const pg::Unit& unit, Deadline deadline);
-  [[nodiscard]] Expected<pg::Result> look(const pg::Statement& statement, pg::Params params,
+  [[nodiscard]] Expected<std::vector<pg::Result>> read(const pg::Unit& unit, Deadline deadline);
+  [[nodiscard]] Expected<pg::Result> read(const pg::Statement& statement, pg::Params params,
                                           Deadline deadline);
 
   [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) {

@@ -68,8 +68,8 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
                               pg::Unit& unit) {
   Step step{.bucket = bucket, .limit = limit, .lease_id = Uuid::random()};
   step.begun = ClaimCursor::Clock::now();
-  step.look = cursor_.next_look(request.queue, bucket, step.begun);
-  if (step.look.queue_is_capped) {
+  step.scan = cursor_.next_scan(request.queue, bucket, step.begun);
+  if (step.scan.queue_is_capped) {
     unit.add(sql::kQueuesLock, pg::Params{}.add(bucket).add(request.queue));
     ++step.statements;
   }
@@ -82,9 +82,9 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
   params.begin_array(pg::Type::int2);
   for (int priority = 0; priority < kPriorities; ++priority) params.push(static_cast<std::int16_t>(priority));
   params.end_array();
-  params.add_array(pg::Type::timestamptz, step.look.since, [](const auto& since) { return since.run_at; });
-  params.add_array(pg::Type::uuid, step.look.since, [](const auto& since) { return since.id; });
-  params.add(step.look.queue_is_capped);
+  params.add_array(pg::Type::timestamptz, step.scan.since, [](const auto& since) { return since.run_at; });
+  params.add_array(pg::Type::uuid, step.scan.since, [](const auto& since) { return since.id; });
+  params.add(step.scan.queue_is_capped);
   unit.add(sql::kJobsClaim, std::move(params));
   ++step.statements;
   return step;
@@ -99,7 +99,7 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
   for (int row = 0; row < result.rows(); ++row) {
     if (!result.is_null(row, column::id)) jobs.push_back(read_job(request, step.lease_id, result, row));
   }
-  if (capped != step.look.queue_is_capped) {
+  if (capped != step.scan.queue_is_capped) {
     cursor_.set_capped(request.queue, step.bucket, capped);
     // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
     if (capped && !result.get<bool>(0, column::paused)) return Next::look_again;
@@ -111,7 +111,7 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
   const std::span claimed = std::span{jobs}.subspan(first_job);
   if (!std::ranges::is_sorted(claimed, {}, place)) std::ranges::sort(claimed, {}, place);
   const bool full = jobs.size() - first_job == step.limit;
-  const bool again = cursor_.found(request.queue, step.bucket, step.look, jobs, first_job, full, step.begun,
+  const bool again = cursor_.found(request.queue, step.bucket, step.scan, jobs, first_job, full, step.begun,
                                    ClaimCursor::Clock::now());
   return again ? Next::look_again : Next::done;
 }

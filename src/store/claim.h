@@ -15,14 +15,14 @@ class Claims {
   [[nodiscard]] Expected<std::vector<ClaimedJob>> claim(const ClaimRequest& request, Deadline deadline);
 
   /// A job was put back where claims have passed already.
-  void look_back() { cursor_.look_back(); }
+  void rewind() { cursor_.rewind(); }
 
   /// A claim on one bucket as part of a larger unit.
   struct Step {
     std::int16_t bucket = 0;
     std::size_t limit = 0;
     Uuid lease_id;
-    ClaimCursor::Look look;
+    ClaimCursor::Scan scan;
     ClaimCursor::Clock::time_point begun;
     std::size_t statements = 0;
   };

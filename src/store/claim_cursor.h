@@ -31,7 +31,7 @@ class ClaimCursor {
 
     friend auto operator<=>(const Position&, const Position&) = default;
   };
-  struct Look {
+  struct Scan {
     bool from_the_beginning = true;
     bool queue_is_capped = false;
     std::array<Position, kPriorities> since{};
@@ -39,26 +39,26 @@ class ClaimCursor {
   using Clock = std::chrono::steady_clock;
 
   /// The next look at a queue in a bucket.
-  [[nodiscard]] Look next_look(const std::string& queue, std::int16_t bucket, Clock::time_point now);
+  [[nodiscard]] Scan next_scan(const std::string& queue, std::int16_t bucket, Clock::time_point now);
   /// What a look found. True: it came back short and did not begin at the beginning, so look again.
-  [[nodiscard]] bool found(const std::string& queue, std::int16_t bucket, const Look& look,
+  [[nodiscard]] bool found(const std::string& queue, std::int16_t bucket, const Scan& scan,
                            const std::vector<ClaimedJob>& jobs, std::size_t first_job, bool full,
                            Clock::time_point begun, Clock::time_point now);
   /// A job was put where claims have passed already: the next look at any queue is from the beginning.
-  void look_back();
+  void rewind();
   void set_capped(const std::string& queue, std::int16_t bucket, bool capped);
 
  private:
-  struct Track {
+  struct ScanState {
     std::array<Position, kPriorities> since{};
     bool busy = false;  ///< the last claim came back full
     bool capped = false;
-    Clock::time_point full_look_due{};
-    bool full_look_is_slow = false;
+    Clock::time_point full_scan_due{};
+    bool full_scan_is_slow = false;
   };
 
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::int16_t>, Track> tracks_;  // guarded by mutex_
+  std::map<std::pair<std::string, std::int16_t>, ScanState> scans_;  // guarded by mutex_
 };
 
 }  // namespace faultline::store

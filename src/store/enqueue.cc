@@ -34,15 +34,16 @@ std::optional<std::int32_t> ms32(const std::optional<milliseconds>& value) {
 }
 
 /// A batch of jobs on its way into the database: what was asked, and the ids and places they get.
-class Shipment {
+class EnqueueBatch {
  public:
-  Shipment(const Backend& backend, std::span<const NewJob> jobs) : jobs_(jobs), answers_(jobs.size()) {
+  EnqueueBatch(const Backend& backend, std::span<const NewJob> jobs)
+      : jobs_(jobs), submissions_(jobs.size()) {
     const std::int16_t bucket = some_bucket(backend);
     std::map<std::pair<std::string_view, std::string_view>, std::size_t> first_with_key;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const NewJob& job = jobs[i];
       if (!job.idempotency_key) {
-        answers_[i].job = new_job_id(bucket);
+        submissions_[i].job = new_job_id(bucket);
         plain_[bucket].push_back(i);
         continue;
       }
@@ -53,7 +54,7 @@ class Shipment {
         continue;
       }
       const std::int16_t place = bucket_of_key(job.queue, *job.idempotency_key, backend.buckets());
-      answers_[i].job = new_job_id(place);
+      submissions_[i].job = new_job_id(place);
       keyed_[place].push_back(i);
     }
   }
@@ -96,7 +97,7 @@ class Shipment {
   }
 
   /// Reads what the keys gave; the rest were created.
-  [[nodiscard]] std::vector<Submission> answers(std::span<const pg::Result> results) {
+  [[nodiscard]] std::vector<Submission> submissions(std::span<const pg::Result> results) {
     for (const pg::Result& rows : results) {
       if (rows.columns() != 3) continue;
       for (int row = 0; row < rows.rows(); ++row) read_keyed(rows, row);
@@ -105,14 +106,14 @@ class Shipment {
       const auto owner = owner_prints_.find(first);
       const bool same =
           prints_.at(repeat) == (owner == owner_prints_.end() ? prints_.at(first) : owner->second);
-      answers_[repeat] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
-                          .job = answers_[first].job};
+      submissions_[repeat] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
+                              .job = submissions_[first].job};
     }
-    return std::move(answers_);
+    return std::move(submissions_);
   }
 
-  [[nodiscard]] const Submission& answer(std::size_t index) const { return answers_[index]; }
-  [[nodiscard]] std::vector<Submission> all_created() { return std::move(answers_); }
+  [[nodiscard]] const Submission& submission(std::size_t index) const { return submissions_[index]; }
+  [[nodiscard]] std::vector<Submission> all_created() { return std::move(submissions_); }
 
  private:
   static std::vector<std::span<const std::size_t>> pieces_of(std::span<const std::size_t> indices) {
@@ -126,7 +127,8 @@ class Shipment {
 
   [[nodiscard]] pg::Params id_params(std::int16_t bucket, std::span<const std::size_t> piece) const {
     pg::Params params;
-    params.add(bucket).add_array(pg::Type::uuid, piece, [&](std::size_t i) { return answers_[i].job.value; });
+    params.add(bucket).add_array(pg::Type::uuid, piece,
+                                 [&](std::size_t i) { return submissions_[i].job.value; });
     return params;
   }
 
@@ -179,20 +181,20 @@ class Shipment {
     const JobId mine{rows.get<Uuid>(row, 0)};
     const JobId owner{rows.get<Uuid>(row, 1)};
     for (const std::size_t i : keyed_.at(mine.bucket())) {
-      if (answers_[i].job != mine) continue;
+      if (submissions_[i].job != mine) continue;
       if (owner == mine) return;
       const pg::BytesView print = rows.get<pg::BytesView>(row, 2);
       Sha256& owner_print = owner_prints_[i];
       std::ranges::copy(print.first(std::min(print.size(), owner_print.size())), owner_print.begin());
       const bool same = owner_print == prints_.at(i);
-      answers_[i] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
-                     .job = owner};
+      submissions_[i] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
+                         .job = owner};
       return;
     }
   }
 
   std::span<const NewJob> jobs_;
-  std::vector<Submission> answers_;
+  std::vector<Submission> submissions_;
   std::map<std::int16_t, std::vector<std::size_t>> plain_;
   std::map<std::int16_t, std::vector<std::size_t>> keyed_;
   std::vector<std::pair<std::size_t, std::size_t>> repeats_;  // of a key in this batch: (item, first item)
@@ -336,7 +338,7 @@ class CopyIn {
 
 /// The batch by COPY, if that is possible and worth it. Nothing: send it as statements, `resent` if the
 /// answer to the COPY was lost.
-Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Shipment& shipment,
+Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const EnqueueBatch& batch,
                         bool& resent, Deadline deadline) {
   if (jobs.size() < kCopyMin) return false;
   auto connection = backend.acquire(deadline);
@@ -344,10 +346,10 @@ Expected<bool> try_copy(Backend& backend, std::span<const NewJob> jobs, const Sh
   std::size_t at = 0;
   const auto next = [&](JobId& id) -> const NewJob* {
     if (at == jobs.size()) return nullptr;
-    id = shipment.answer(at).job;
+    id = batch.submission(at).job;
     return &jobs[at++];
   };
-  auto copied = CopyIn{backend, **connection, shipment.answer(0).job.bucket(), next, deadline}.run();
+  auto copied = CopyIn{backend, **connection, batch.submission(0).job.bucket(), next, deadline}.run();
   if (copied) return true;
   resent = copied.error().code == pg::Errc::outcome_unknown;
   if (resent || copied.error().retryable()) return false;
@@ -374,18 +376,18 @@ std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, 
 Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
   if (auto problem = check_jobs(backend, jobs, deadline)) return std::unexpected(std::move(*problem));
   if (jobs.empty()) return std::vector<Submission>{};
-  Shipment shipment{backend, jobs};
+  EnqueueBatch batch{backend, jobs};
   bool resent = false;
-  if (!shipment.has_keys()) {
-    auto copied = try_copy(backend, jobs, shipment, resent, deadline);
+  if (!batch.has_keys()) {
+    auto copied = try_copy(backend, jobs, batch, resent, deadline);
     if (!copied) return std::unexpected(std::move(copied.error()));
-    if (*copied) return shipment.all_created();
+    if (*copied) return batch.all_created();
   }
   for (;;) {
-    pg::Unit unit = shipment.unit(resent);
-    backend.announcer().announce(shipment.due_queues(), Announcer::Commit::at_once, unit);
+    pg::Unit unit = batch.unit(resent);
+    backend.announcer().announce(batch.due_queues(), Announcer::Commit::at_once, unit);
     auto results = backend.try_run(unit, deadline);
-    if (results) return shipment.answers(*results);
+    if (results) return batch.submissions(*results);
     if (results.error().code != pg::Errc::outcome_unknown) {
       Error error = translate(results.error());
       // The first try may have been committed, and the database cannot be asked.
@@ -407,12 +409,12 @@ Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& c
 pg::Expected<std::vector<Submission>> add_jobs_in(Backend& backend, pg::Connection& connection,
                                                   std::span<const NewJob> jobs, Deadline deadline) {
   if (jobs.empty()) return std::vector<Submission>{};
-  Shipment shipment{backend, jobs};
-  pg::Unit unit = shipment.unit(false);
-  backend.announcer().announce(shipment.due_queues(), Announcer::Commit::later, unit);
+  EnqueueBatch batch{backend, jobs};
+  pg::Unit unit = batch.unit(false);
+  backend.announcer().announce(batch.due_queues(), Announcer::Commit::later, unit);
   auto results = connection.run(unit, deadline);
   if (!results) return std::unexpected(std::move(results.error()));
-  return shipment.answers(*results);
+  return batch.submissions(*results);
 }
 
 Expected<std::size_t> enqueue_bulk(Backend& backend, const std::function<std::optional<NewJob>()>& next) {

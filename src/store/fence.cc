@@ -117,7 +117,7 @@ Expected<void> FencedBatch::run_group(std::vector<std::size_t> rest, const Act& 
   while (!rest.empty()) {
     pg::Unit unit;
     act(leases_[rest.front()].job.bucket(), rest, unit);
-    auto results = backend_.try_run(unit, deadline, lane_);
+    auto results = backend_.try_run(unit, deadline, partition_);
     if (results) {
       std::vector<std::size_t> acted;
       read(*results, rest, resent, acted);
@@ -164,7 +164,7 @@ Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, D
 
   pg::Unit unit;
   unit.add(sql::kLeasesLock, std::move(jobs)).add(sql::kLeasesJudge, std::move(params));
-  auto results = backend_.run(unit, deadline, lane_);
+  auto results = backend_.run(unit, deadline, partition_);
   if (!results) return std::unexpected(std::move(results.error()));
 
   std::vector<std::size_t> settled;

@@ -37,7 +37,7 @@ class FencedBatch {
 
   /// The outcome that the item's settlement writes into the ledger, for verbs that settle.
   void expect_outcomes(std::vector<std::string_view> outcomes) { outcomes_ = std::move(outcomes); }
-  void use_lane(Backend::Lane lane) { lane_ = lane; }
+  void use_partition(Backend::Partition partition) { partition_ = partition; }
   /// The answer of an earlier try was lost.
   void was_sent_before() { sent_before_ = true; }
   [[nodiscard]] bool sent_before() const { return sent_before_; }
@@ -80,7 +80,7 @@ class FencedBatch {
   std::vector<std::vector<std::size_t>> groups_;
   std::vector<Verdict> verdicts_;
   std::vector<std::size_t> open_cancellations_;
-  Backend::Lane lane_ = Backend::Lane::general;
+  Backend::Partition partition_ = Backend::Partition::general;
   bool sent_before_ = false;
   bool something_is_written_ = false;
 };

@@ -275,7 +275,7 @@ Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> l
   }
   FencedBatch batch{backend, extend ? "extend" : "heartbeat", {leases.begin(), leases.end()}};
   if (auto problem = check_batch(batch)) return std::unexpected(std::move(*problem));
-  batch.use_lane(Backend::Lane::heartbeat);
+  batch.use_partition(Backend::Partition::heartbeat);
   std::vector<Beat> beats(leases.size());
   auto verdicts = batch.run(
       [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
@@ -354,7 +354,7 @@ Expected<std::vector<std::optional<Outcome::Kind>>> resolve(Backend& backend, st
   std::vector<std::optional<Outcome::Kind>> outcomes(leases.size());
   for (const auto& group : batch.groups()) {
     const std::int16_t bucket = batch.lease(group.front()).job.bucket();
-    auto rows = backend.look(sql::kLeasesFind, batch.fence_params(bucket, group), deadline);
+    auto rows = backend.read(sql::kLeasesFind, batch.fence_params(bucket, group), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       const auto index = batch.find(group, rows->get<Uuid>(row, 0));

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "store/admin.h"
 #include "store/backend.h"
 #include "store/claim.h"
 #include "store/effects.h"
 #include "store/enqueue.h"
-#include "store/keep.h"
-#include "store/look.h"
-#include "store/operate.h"
+#include "store/maintenance.h"
+#include "store/queries.h"
 #include "store/settle.h"
 #include "store/transaction.h"
 
@@ -24,11 +24,10 @@ class Store::Impl {
   /// Jobs that are put in front of others must not wait for the next look from the beginning.
   void after_settling(std::span<const Settlement> settlements) {
     const auto is_release = [](const Settlement& s) { return s.outcome.kind == Outcome::Kind::released; };
-    if (std::ranges::any_of(settlements, is_release)) claims.look_back();
+    if (std::ranges::any_of(settlements, is_release)) claims.rewind();
   }
   void after_enqueueing(std::span<const NewJob> jobs) {
-    if (std::ranges::any_of(jobs, [](const NewJob& job) { return job.run_at.has_value(); }))
-      claims.look_back();
+    if (std::ranges::any_of(jobs, [](const NewJob& job) { return job.run_at.has_value(); })) claims.rewind();
   }
 };
 
@@ -137,7 +136,7 @@ Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, s
 
 Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who) {
   auto statuses = store::requeue(*impl_->backend, jobs, who, impl_->backend->deadline());
-  impl_->claims.look_back();
+  impl_->claims.rewind();
   return statuses;
 }
 

@@ -356,7 +356,7 @@ class FencedTransaction {
   }
 
   void after_commit(const SettleBatch& batch, const Settlement& settlement) {
-    if (settlement.outcome.kind == Outcome::Kind::released) claims_.look_back();
+    if (settlement.outcome.kind == Outcome::Kind::released) claims_.rewind();
     backend_.announce(batch.due_queues(), backend_.deadline());
   }
 

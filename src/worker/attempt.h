@@ -13,11 +13,10 @@
 
 #include "faultline/handler.h"
 #include "faultline/job.h"
-#include "trace/execution.h"
+#include "trace/execution_span.h"
+#include "worker/clock.h"
 
 namespace faultline::worker {
-
-using Clock = std::chrono::steady_clock;
 
 class Batch;
 
@@ -26,25 +25,25 @@ class Batch;
 /// until then the database has certainly not let the lease run out, and past it the attempt counts on
 /// nothing.
 ///
-/// Who answers for it is decided by its state, once: a slot that begins it or finishes it, or somebody who
+/// Who finishes it is decided by its state, once: a slot that begins it or finishes it, or somebody who
 /// takes it away from the slots (a drain, a lost lease). Thread-safe where members are atomic.
 class Attempt {
  public:
-  Attempt(ClaimedJob claimed, std::size_t in_lane, Clock::time_point claim_sent_at, Batch& in)
-      : job(std::move(claimed)), lane(in_lane), claimed_at(claim_sent_at), batch(in) {
+  Attempt(ClaimedJob claimed, std::size_t in_queue, Clock::time_point claim_sent_at, Batch& in)
+      : job(std::move(claimed)), queue_index(in_queue), claimed_at(claim_sent_at), batch(in) {
     renew(claim_sent_at, job.lease_ttl);
   }
 
   const ClaimedJob job;
-  const std::size_t lane;
+  const std::size_t queue_index;
   const Clock::time_point claimed_at;
   Batch& batch;
 
-  // The right to answer. Each of these succeeds once, and for one caller.
+  // The right to finish it. Each of these succeeds once, and for one caller.
 
   [[nodiscard]] bool begin() { return change(State::waiting, State::running); }
-  [[nodiscard]] bool take_away() { return change(State::waiting, State::answered); }
-  [[nodiscard]] bool answer() { return change(State::running, State::answered); }
+  [[nodiscard]] bool take_away() { return change(State::waiting, State::finished); }
+  [[nodiscard]] bool finish() { return change(State::running, State::finished); }
   [[nodiscard]] bool is_waiting() const { return state_.load() == State::waiting; }
   [[nodiscard]] bool is_running() const { return state_.load() == State::running; }
 
@@ -102,40 +101,40 @@ class Attempt {
 
   // Its span, if it is exported. Set by the slot that begins it.
 
-  void trace(std::unique_ptr<trace::Execution> execution) {
+  void trace(std::unique_ptr<trace::ExecutionSpan> execution) {
     execution_ = std::move(execution);
     traced_.store(execution_.get());
   }
-  [[nodiscard]] trace::Execution* execution() const { return traced_.load(); }
+  [[nodiscard]] trace::ExecutionSpan* execution() const { return traced_.load(); }
 
   // A heartbeat, say, that meets the job's own settlement on the way would be refused, and leave evidence of
   // a stale write that was none. So a fenced call enters first, and a settlement is sent when nobody is in.
 
   /// False when the settlement is on its way.
-  [[nodiscard]] bool enter() {
-    int guests = guests_.load();
-    while (guests >= 0) {
-      if (guests_.compare_exchange_weak(guests, guests + 1)) return true;
+  [[nodiscard]] bool begin_fenced_call() {
+    int calls = fenced_calls_.load();
+    while (calls >= 0) {
+      if (fenced_calls_.compare_exchange_weak(calls, calls + 1)) return true;
     }
     return false;
   }
-  void leave() {
-    guests_.fetch_sub(1);
-    guests_.notify_all();
+  void end_fenced_call() {
+    fenced_calls_.fetch_sub(1);
+    fenced_calls_.notify_all();
   }
   [[nodiscard]] bool try_close() {
-    int nobody = 0;
-    return guests_.compare_exchange_strong(nobody, kClosed);
+    int none = 0;
+    return fenced_calls_.compare_exchange_strong(none, kClosed);
   }
   void close() {
     while (!try_close()) {
-      if (const int guests = guests_.load(); guests > 0) guests_.wait(guests);
+      if (const int calls = fenced_calls_.load(); calls > 0) fenced_calls_.wait(calls);
     }
   }
-  void reopen() { guests_.store(0); }
+  void reopen() { fenced_calls_.store(0); }
 
  private:
-  enum class State { waiting, running, answered };
+  enum class State { waiting, running, finished };
   static constexpr int kClosed = -1;
 
   bool change(State from, State to) { return state_.compare_exchange_strong(from, to); }
@@ -144,10 +143,10 @@ class Attempt {
   std::atomic<StopReason> reason_{StopReason::none};
   std::atomic<Clock::rep> beaten_at_{0};
   std::atomic<Clock::rep> deadline_{0};
-  std::atomic<int> guests_{0};
+  std::atomic<int> fenced_calls_{0};
   std::stop_source stop_;
-  std::unique_ptr<trace::Execution> execution_;
-  std::atomic<trace::Execution*> traced_{nullptr};  ///< execution_, for other threads
+  std::unique_ptr<trace::ExecutionSpan> execution_;
+  std::atomic<trace::ExecutionSpan*> traced_{nullptr};  ///< execution_, for other threads
   mutable std::mutex mutex_;
   std::string cancel_reason_;  // guarded by mutex_
 };
@@ -157,19 +156,19 @@ class Attempt {
 class Batch {
  public:
   std::deque<Attempt> attempts;
-  /// Who holds its attempts: once each until its answer is written, and once until no slot has it any more.
-  /// The board's to change.
+  /// Who holds its attempts: once each until its outcome is written, and once until no slot has it any more.
+  /// The coordinator's to change.
   std::size_t holds = 0;
 };
 
 /// Holds an attempt's settlement back while a fenced call is under way.
-class Visit {
+class FencedCall {
  public:
-  explicit Visit(Attempt& attempt) : attempt_(attempt), inside_(attempt.enter()) {}
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
-  ~Visit() {
-    if (inside_) attempt_.leave();
+  explicit FencedCall(Attempt& attempt) : attempt_(attempt), inside_(attempt.begin_fenced_call()) {}
+  FencedCall(const FencedCall&) = delete;
+  FencedCall& operator=(const FencedCall&) = delete;
+  ~FencedCall() {
+    if (inside_) attempt_.end_fenced_call();
   }
   explicit operator bool() const { return inside_; }
 

@@ -6,7 +6,7 @@
 namespace faultline {
 
 using worker::Clock;
-using worker::Visit;
+using worker::FencedCall;
 
 std::string_view to_string(StopReason reason) {
   switch (reason) {
@@ -37,7 +37,7 @@ const ClaimedJob& Context::job() const { return impl_.attempt().job; }
 const std::string& Context::traceparent() const {
   static const std::string none;
   const worker::Attempt& attempt = impl_.attempt();
-  if (const trace::Execution* execution = attempt.execution()) return execution->traceparent();
+  if (const trace::ExecutionSpan* execution = attempt.execution()) return execution->traceparent();
   return attempt.job.traceparent ? *attempt.job.traceparent : none;
 }
 Clock::time_point Context::deadline() const { return impl_.attempt().deadline(); }
@@ -88,8 +88,8 @@ void Context::Impl::refused(std::string_view verb, const Stale& stale) {
   worker::Log::Fields fields = fields_of(stale);
   fields.insert(fields.begin(), {"verb", std::string{verb}});
   log_.tell(Severity::warning, "stale_write_blocked", attempt_.job, std::move(fields));
-  if (trace::Execution* execution = attempt_.execution()) execution->refused(verb, stale);
-  board_.count_stale(1);
+  if (trace::ExecutionSpan* execution = attempt_.execution()) execution->refused(verb, stale);
+  coordinator_.count_stale(1);
   meter_.stale(verb, stale);
   if (stale.reason == StaleReason::cancelled) {
     attempt_.cancel("");
@@ -102,12 +102,12 @@ void Context::Impl::refused(std::string_view verb, const Stale& stale) {
 void Context::Impl::progress(double fraction, std::string_view note) {
   if (!(fraction >= 0 && fraction <= 1)) throw std::invalid_argument("progress is a fraction from 0 to 1");
   reported_ = true;
-  reports_.put(attempt_, fraction, note);
+  progress_reporter_.put(attempt_, fraction, note);
 }
 
 void Context::Impl::extend(std::chrono::milliseconds at_least) {
-  const Visit visit{attempt_};
-  if (!visit) throw too_late();
+  const FencedCall fenced_call{attempt_};
+  if (!fenced_call) throw too_late();
   // It stands for a beat, so it renews for as long as a beat does.
   at_least = std::max(at_least, attempt_.job.lease_ttl);
   const Clock::time_point sent_at = Clock::now();
@@ -123,8 +123,8 @@ void Context::Impl::extend(std::chrono::milliseconds at_least) {
 }
 
 void Context::Impl::check_fence() {
-  const Visit visit{attempt_};
-  if (!visit) throw too_late();
+  const FencedCall fenced_call{attempt_};
+  if (!fenced_call) throw too_late();
   auto verdicts = link_.check({&attempt_.job.lease, 1});
   if (!verdicts) failed(std::move(verdicts.error()));
   if (!verdicts->front().committed()) refused("check", verdicts->front().stale);
@@ -140,8 +140,8 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
   const auto attempt_body = [&](Transaction& tx) {
     reopen();  // it is run again
     outcome = body(tx);
-    if (!answering_ && !attempt_.answer()) throw too_late();
-    answering_ = true;
+    if (!finishing_ && !attempt_.finish()) throw too_late();
+    finishing_ = true;
     // From here on no heartbeat meets the settlement.
     attempt_.close();
     closed = true;
@@ -160,7 +160,7 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
   }
   // Whatever it is, there is nothing left to be written.
   committed_ = true;
-  answering_ = true;
+  finishing_ = true;
   if (verdict->status == Verdict::Status::unknown && !found_committed()) {
     failed(
         {.code = ErrorCode::outcome_unknown,
@@ -168,8 +168,8 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
          .hint = "if it was committed the job is over, else it is tried again when the lease has run out"});
   }
   if (verdict->status == Verdict::Status::stale) refused("commit", verdict->stale);
-  if (trace::Execution* execution = attempt_.execution()) execution->end(outcome);
-  board_.count_settled();
+  if (trace::ExecutionSpan* execution = attempt_.execution()) execution->end(outcome);
+  coordinator_.count_settled();
   worker::Meter::Settlements{meter_}.add(attempt_, outcome.kind);
   log_.tell(Severity::debug, "job_settled", attempt_.job,
             {{"outcome", std::string{to_string(outcome.kind)}}});
@@ -185,8 +185,8 @@ bool Context::Impl::found_committed() {
 }
 
 Effect Context::Impl::begin_effect(const std::string& key) {
-  const Visit visit{attempt_};
-  if (!visit) throw too_late();
+  const FencedCall fenced_call{attempt_};
+  if (!fenced_call) throw too_late();
   const EffectKey item{.lease = attempt_.job.lease, .key = key};
   auto effects = link_.begin_effects({&item, 1});
   if (!effects) failed(std::move(effects.error()));
@@ -198,8 +198,8 @@ std::string Context::Impl::run_step(const std::string& key, const Step& step) {
   try {
     return step();
   } catch (const NotDone&) {
-    const Visit visit{attempt_};
-    if (!visit) throw;
+    const FencedCall fenced_call{attempt_};
+    if (!fenced_call) throw;
     const EffectKey item{.lease = attempt_.job.lease, .key = key};
     // If this fails the effect stays unknown, and the next attempt asks.
     static_cast<void>(link_.forget_effects({&item, 1}));
@@ -208,8 +208,8 @@ std::string Context::Impl::run_step(const std::string& key, const Step& step) {
 }
 
 std::string Context::Impl::record(const std::string& key, std::string result) {
-  const Visit visit{attempt_};
-  if (!visit) throw too_late();
+  const FencedCall fenced_call{attempt_};
+  if (!fenced_call) throw too_late();
   const EffectResult item{.lease = attempt_.job.lease, .key = key, .result = std::move(result)};
   auto effects = link_.record_effects({&item, 1});
   if (!effects) failed(std::move(effects.error()));

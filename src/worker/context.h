@@ -3,32 +3,37 @@
 #include <atomic>
 
 #include "faultline/handler.h"
-#include "link/link.h"
 #include "worker/attempt.h"
+#include "worker/link.h"
 #include "worker/log.h"
 #include "worker/meter.h"
-#include "worker/reports.h"
+#include "worker/progress_reporter.h"
 
 namespace faultline {
 
 /// The other side of a handler's context.
 class Context::Impl {
  public:
-  Impl(worker::Attempt& attempt, link::Link& link, worker::Board& board, worker::Reports& reports,
-       const worker::Log& log, const worker::Meter& meter)
-      : attempt_(attempt), link_(link), board_(board), reports_(reports), log_(log), meter_(meter) {}
+  Impl(worker::Attempt& attempt, worker::Link& link, worker::Coordinator& coordinator,
+       worker::ProgressReporter& progress_reporter, const worker::Log& log, const worker::Meter& meter)
+      : attempt_(attempt),
+        link_(link),
+        coordinator_(coordinator),
+        progress_reporter_(progress_reporter),
+        log_(log),
+        meter_(meter) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
-    if (reported_) reports_.forget(attempt_);
+    if (reported_) progress_reporter_.forget(attempt_);
   }
 
   [[nodiscard]] worker::Attempt& attempt() { return attempt_; }
   [[nodiscard]] const worker::Log& log() const { return log_; }
-  /// The attempt was answered by `commit`, for good or for bad, and there is nothing left to be written.
+  /// The attempt was finished by `commit`, for good or for bad, and there is nothing left to be written.
   [[nodiscard]] bool committed() const { return committed_; }
-  /// `commit` has taken the right to answer, whatever came of it.
-  [[nodiscard]] bool answering() const { return answering_; }
+  /// `commit` has taken the right to finish it, whatever came of it.
+  [[nodiscard]] bool finishing() const { return finishing_; }
 
   void progress(double fraction, std::string_view note);
   void extend(std::chrono::milliseconds at_least);
@@ -45,13 +50,13 @@ class Context::Impl {
   [[nodiscard]] bool found_committed();
 
   worker::Attempt& attempt_;
-  link::Link& link_;
-  worker::Board& board_;
-  worker::Reports& reports_;
+  worker::Link& link_;
+  worker::Coordinator& coordinator_;
+  worker::ProgressReporter& progress_reporter_;
   const worker::Log& log_;
   const worker::Meter& meter_;
   std::atomic<bool> reported_{false};
-  bool answering_ = false;
+  bool finishing_ = false;
   bool committed_ = false;
 };
 

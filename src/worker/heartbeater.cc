@@ -30,7 +30,7 @@ void Heartbeater::expect(const Batch& batch) {
 
 Heartbeater::Round Heartbeater::due(Clock::time_point now) const {
   Round round;
-  round.batches = board_.batches();
+  round.batches = coordinator_.batches();
   bool any = false;
   for (const auto& batch : round.batches) {
     for (Attempt& attempt : batch->attempts) {
@@ -38,7 +38,7 @@ Heartbeater::Round Heartbeater::due(Clock::time_point now) const {
       // Those that are due soon go along, so that all of a worker's leases come into step.
       if (attempt.beaten_at() + attempt.job.lease_ttl / 4 > now) {
         round.next = std::min(round.next, beat_due(attempt));
-      } else if (attempt.enter()) {
+      } else if (attempt.begin_fenced_call()) {
         round.attempts.push_back(&attempt);
         any = any || beat_due(attempt) <= now;
       } else {
@@ -49,7 +49,7 @@ Heartbeater::Round Heartbeater::due(Clock::time_point now) const {
   }
   if (any) return round;
   for (Attempt* attempt : round.attempts) {
-    attempt->leave();
+    attempt->end_fenced_call();
     round.next = std::min(round.next, beat_due(*attempt));
   }
   round.attempts.clear();
@@ -69,7 +69,7 @@ void Heartbeater::run() {
       }
     }
     wake = round.next;
-    board_.visits_over();
+    coordinator_.fenced_calls_over();
   }
 }
 
@@ -81,7 +81,7 @@ void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
   const auto beats = link_.heartbeat(leases, std::nullopt);
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     Attempt& attempt = *attempts[i];
-    attempt.leave();
+    attempt.end_fenced_call();
     if (!beats) continue;
     const Beat& beat = (*beats)[i];
     if (beat.status == Beat::Status::lost) {
@@ -104,16 +104,16 @@ void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
 }
 
 void Heartbeater::lost(Attempt& attempt, const Stale& stale) {
-  if (trace::Execution* execution = attempt.execution()) execution->refused("heartbeat", stale);
+  if (trace::ExecutionSpan* execution = attempt.execution()) execution->refused("heartbeat", stale);
   if (!attempt.stop(StopReason::lease_lost)) return;
   meter_.lost(attempt);
   log_.tell(Severity::warning, "lease_lost", attempt.job, fields_of(stale));
-  if (attempt.take_away()) board_.drop(attempt);
+  if (attempt.take_away()) coordinator_.drop(attempt);
 }
 
 void Heartbeater::cancelled(Attempt& attempt, const Beat& beat) {
   if (!attempt.cancel(beat.cancel_reason.value_or(""))) return;
-  if (attempt.take_away()) board_.answer(attempt, attempt.cancellation());
+  if (attempt.take_away()) coordinator_.add_outcome(attempt, attempt.cancellation());
 }
 
 }  // namespace faultline::worker

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "link/link.h"
 #include "worker/alarm.h"
-#include "worker/board.h"
+#include "worker/coordinator.h"
+#include "worker/link.h"
 #include "worker/log.h"
 #include "worker/meter.h"
 
@@ -13,8 +13,8 @@ namespace faultline::worker {
 /// as renewed only when the database says so.
 class Heartbeater {
  public:
-  Heartbeater(link::Link& link, Board& board, const Log& log, const Meter& meter)
-      : link_(link), board_(board), log_(log), meter_(meter) {}
+  Heartbeater(Link& link, Coordinator& coordinator, const Log& log, const Meter& meter)
+      : link_(link), coordinator_(coordinator), log_(log), meter_(meter) {}
 
   void run();
   void stop() { alarm_.shut_off(); }
@@ -32,8 +32,8 @@ class Heartbeater {
   void lost(Attempt& attempt, const Stale& stale);
   void cancelled(Attempt& attempt, const Beat& beat);
 
-  link::Link& link_;
-  Board& board_;
+  Link& link_;
+  Coordinator& coordinator_;
   const Log& log_;
   const Meter& meter_;
   Alarm alarm_;

@@ -13,19 +13,18 @@
 
 #include "faultline/store.h"
 #include "faultline/watchdog.h"
-#include "link/store_link.h"
 #include "metrics/endpoint.h"
 #include "metrics/metrics.h"
-#include "remote/remote_link.h"
 #include "trace/exporter.h"
-#include "worker/board.h"
-#include "worker/guard.h"
+#include "worker/claim_settler.h"
+#include "worker/coordinator.h"
+#include "worker/deadline_monitor.h"
+#include "worker/executor.h"
 #include "worker/heartbeater.h"
 #include "worker/meter.h"
-#include "worker/pump.h"
-#include "worker/reports.h"
+#include "worker/progress_reporter.h"
 #include "worker/signals.h"
-#include "worker/slot.h"
+#include "worker/store_link.h"
 
 namespace faultline {
 namespace {
@@ -53,13 +52,15 @@ Error invalid(std::string message, std::string hint) {
   return {.code = ErrorCode::invalid_argument, .message = std::move(message), .hint = std::move(hint)};
 }
 
-std::optional<Error> check(const WorkerOptions& options, const worker::Handlers& handlers) {
+std::optional<Error> check(const WorkerOptions& options, const worker::Handlers& handlers,
+                           bool through_server) {
   if (handlers.empty()) return invalid("the worker has no handlers", "register one with handle() first");
-  if (options.database.empty() && options.server.empty())
+  if (!through_server && options.database.empty())
     return invalid("the worker has neither a database nor a server",
-                   "set WorkerOptions::database or ::server");
-  if (!options.database.empty() && !options.server.empty())
-    return invalid("the worker has both a database and a server", "set WorkerOptions::database or ::server");
+                   "set WorkerOptions::database, or use Worker::connect");
+  if (through_server && !options.database.empty())
+    return invalid("the worker has both a database and a server",
+                   "leave WorkerOptions::database empty with Worker::connect");
   if (options.queues.empty())
     return invalid("the worker has no queues", "name at least one in WorkerOptions::queues");
   if (options.slots == 0 || options.slots > 10'000) return invalid("slots is 1 to 10000", "each is a thread");
@@ -82,31 +83,26 @@ std::vector<std::string> queue_names(const WorkerOptions& options) {
   return names;
 }
 
-Expected<std::unique_ptr<link::Link>> open_link(const WorkerOptions& options) {
-  if (options.server.empty()) {
-    return link::open_store_link({.database = options.database,
+Expected<std::unique_ptr<worker::Link>> open_database(const WorkerOptions& options) {
+  return worker::open_store_link({.database = options.database,
                                   .worker = options.name,
                                   .connections = options.connections,
                                   .handler_connections = options.handler_connections});
-  }
-  return remote::open_remote_link({.server = options.server,
-                                   .worker = options.name,
-                                   .api_key = options.api_key,
-                                   .tls_ca = options.tls_ca,
-                                   .tls_cert = options.tls_cert,
-                                   .tls_key = options.tls_key});
 }
 
 }  // namespace
 
 class Worker::Impl {
  public:
-  explicit Impl(WorkerOptions options)
-      : options_(completed(std::move(options))), log_(options_.log, options_.log_from, options_.name) {}
+  /// `open_link` is null for a worker on the database.
+  Impl(WorkerOptions options, OpenLink open_link)
+      : options_(completed(std::move(options))),
+        open_link_(std::move(open_link)),
+        log_(options_.log, options_.log_from, options_.name) {}
 
   ~Impl() {
     drain();
-    for (std::thread& slot : slots_) slot.join();
+    for (std::thread& executor : executors_) executor.join();
   }
 
   void handle(std::string kind, Handler handler) {
@@ -122,11 +118,11 @@ class Worker::Impl {
   DrainReport drain();
   void hurry() {
     hurried_ = true;
-    if (Parts* parts = started_) parts->board.hurry();
+    if (Parts* parts = started_) parts->coordinator.hurry();
   }
   [[nodiscard]] WorkerStats stats() const {
     const Parts* parts = started_;
-    return parts != nullptr ? parts->board.stats() : WorkerStats{};
+    return parts != nullptr ? parts->coordinator.stats() : WorkerStats{};
   }
   [[nodiscard]] const std::string& name() const { return options_.name; }
   [[nodiscard]] std::string metrics() const;
@@ -135,29 +131,29 @@ class Worker::Impl {
  private:
   /// What exists from the start on.
   struct Parts {
-    Parts(const WorkerOptions& options, const worker::Log& log, std::unique_ptr<link::Link> opened,
+    Parts(const WorkerOptions& options, const worker::Log& log, std::unique_ptr<worker::Link> opened,
           std::shared_ptr<metrics::Metrics> metrics)
         : link(std::move(opened)),
           meter(std::move(metrics), link->through_server()),
-          board({.queues = options.queues,
-                 .slots = options.slots,
-                 .prefetch_max = options.prefetch_max,
-                 .poll_max = options.poll_max}),
-          heartbeater(*link, board, log, meter),
-          guard(board, log, meter),
-          reports(*link, board, log, meter) {
-      board.on_new_batch = [this](const worker::Batch& batch) {
-        guard.expect(batch);
+          coordinator({.queues = options.queues,
+                       .slots = options.slots,
+                       .prefetch_max = options.prefetch_max,
+                       .poll_max = options.poll_max}),
+          heartbeater(*link, coordinator, log, meter),
+          deadline_monitor(coordinator, log, meter),
+          progress_reporter(*link, coordinator, log, meter) {
+      coordinator.on_new_batch = [this](const worker::Batch& batch) {
+        deadline_monitor.expect(batch);
         heartbeater.expect(batch);
       };
     }
 
-    std::unique_ptr<link::Link> link;
+    std::unique_ptr<worker::Link> link;
     const worker::Meter meter;
-    worker::Board board;
+    worker::Coordinator coordinator;
     worker::Heartbeater heartbeater;
-    worker::Guard guard;
-    worker::Reports reports;
+    worker::DeadlineMonitor deadline_monitor;
+    worker::ProgressReporter progress_reporter;
   };
 
   Expected<std::unique_ptr<Parts>> open_parts();
@@ -169,7 +165,10 @@ class Worker::Impl {
   void release_waiting();
   std::size_t abandon_running();
 
+  [[nodiscard]] bool through_server() const { return open_link_ != nullptr; }
+
   const WorkerOptions options_;
+  const OpenLink open_link_;
   const worker::Log log_;
   const std::shared_ptr<metrics::Metrics> metrics_ = std::make_shared<metrics::Metrics>();
   worker::Handlers handlers_;
@@ -179,9 +178,9 @@ class Worker::Impl {
   std::unique_ptr<trace::Exporter> exporter_;  ///< of spans, if there is an endpoint; attempts refer to it
   std::unique_ptr<Parts> parts_;
   std::atomic<Parts*> started_{nullptr};  ///< parts_, for other threads
-  std::vector<std::thread> slots_;
-  std::vector<std::thread> pumps_;
-  std::vector<std::thread> keepers_;
+  std::vector<std::thread> executors_;
+  std::vector<std::thread> claim_settlers_;
+  std::vector<std::thread> background_threads_;
   std::optional<Watchdog> watchdog_;
   std::unique_ptr<metrics::Endpoint> endpoint_;
   std::atomic<std::uint16_t> metrics_port_{0};
@@ -191,8 +190,9 @@ class Worker::Impl {
 };
 
 Expected<std::unique_ptr<Worker::Impl::Parts>> Worker::Impl::open_parts() {
-  if (auto problem = check(options_, handlers_)) return std::unexpected(std::move(*problem));
-  auto link = open_link(options_);
+  if (auto problem = check(options_, handlers_, through_server()))
+    return std::unexpected(std::move(*problem));
+  auto link = through_server() ? open_link_(options_) : open_database(options_);
   if (!link) return std::unexpected(std::move(link.error()));
   // A misspelt queue would be idle for ever.
   if (auto problem = (*link)->check_queues(queue_names(options_)))
@@ -222,7 +222,7 @@ Expected<void> Worker::Impl::start() {
   auto parts = open_parts();
   if (!parts) return std::unexpected(std::move(parts.error()));
   if (auto exporter = start_exporter(); !exporter) return std::unexpected(std::move(exporter.error()));
-  if (options_.watchdog && options_.server.empty()) {
+  if (options_.watchdog && !through_server()) {
     auto watchdog = Watchdog::start({.database = options_.database,
                                      .log = options_.log,
                                      .log_from = options_.log_from,
@@ -242,7 +242,7 @@ Expected<void> Worker::Impl::start() {
   metrics_->connected(true);
   if (endpoint) metrics_port_ = endpoint->port();
   endpoint_ = std::move(endpoint);
-  if (hurried_) parts_->board.hurry();
+  if (hurried_) parts_->coordinator.hurry();
   start_threads();
   log_.tell(Severity::info, "worker_started",
             {{"slots", std::to_string(options_.slots)}, {"queues", std::to_string(options_.queues.size())}});
@@ -253,25 +253,27 @@ void Worker::Impl::start_threads() {
   Parts& parts = *parts_;
   // First: a link through a server must have its streams before anybody claims.
   if (options_.listen || parts.link->through_server()) start_listening();
-  keepers_.emplace_back([&parts] { parts.heartbeater.run(); });
-  keepers_.emplace_back([&parts] { parts.guard.run(); });
-  keepers_.emplace_back([&parts] { parts.reports.run(); });
+  background_threads_.emplace_back([&parts] { parts.heartbeater.run(); });
+  background_threads_.emplace_back([&parts] { parts.deadline_monitor.run(); });
+  background_threads_.emplace_back([&parts] { parts.progress_reporter.run(); });
   for (std::size_t i = 0; i < options_.slots; ++i) {
-    slots_.emplace_back([this, &parts] {
+    executors_.emplace_back([this, &parts] {
       const StoreOptions limits{};
-      worker::Slot{handlers_,
-                   *parts.link,
-                   parts.board,
-                   parts.reports,
-                   log_,
-                   parts.meter,
-                   exporter_.get(),
-                   {.payload_bytes_max = limits.payload_bytes_max, .json_depth_max = limits.json_depth_max}}
+      worker::Executor{
+          handlers_,
+          *parts.link,
+          parts.coordinator,
+          parts.progress_reporter,
+          log_,
+          parts.meter,
+          exporter_.get(),
+          {.payload_bytes_max = limits.payload_bytes_max, .json_depth_max = limits.json_depth_max}}
           .run();
     });
   }
   for (std::size_t i = 0; i < options_.connections; ++i) {
-    pumps_.emplace_back([this, &parts] { worker::Pump{*parts.link, parts.board, log_, parts.meter}.run(); });
+    claim_settlers_.emplace_back(
+        [this, &parts] { worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.run(); });
   }
 }
 
@@ -279,14 +281,15 @@ void Worker::Impl::start_listening() {
   Parts& parts = *parts_;
   const auto announced = [this, &parts](std::string_view queue) {
     // The link's thread is awake, and claims: to wake another one would take longer than to listen again.
-    worker::Board::Work work;
-    if (parts.board.announced(queue, work))
-      worker::Pump{*parts.link, parts.board, log_, parts.meter}.settle_and_claim(work);
+    worker::Coordinator::Work work;
+    if (parts.coordinator.announced(queue, work))
+      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.settle_and_claim(work);
   };
   const auto connected = [this, &parts] {
     // A server that is back is not left alone any longer. (The database may be, by other connections.)
-    if (parts.link->through_server()) worker::Pump{*parts.link, parts.board, log_, parts.meter}.succeeded();
-    parts.board.announced_all();
+    if (parts.link->through_server())
+      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.succeeded();
+    parts.coordinator.announced_all();
   };
   parts.link->listen(queue_names(options_), {.announced = announced, .connected = connected});
 }
@@ -312,28 +315,28 @@ DrainReport Worker::Impl::drain() {
 }
 
 void Worker::Impl::release_waiting() {
-  for (const auto& batch : parts_->board.batches()) {
+  for (const auto& batch : parts_->coordinator.batches()) {
     for (worker::Attempt& attempt : batch->attempts) {
-      if (attempt.take_away()) parts_->board.answer(attempt, Outcome::release());
+      if (attempt.take_away()) parts_->coordinator.add_outcome(attempt, Outcome::release());
     }
   }
 }
 
 std::size_t Worker::Impl::abandon_running() {
   std::size_t abandoned = 0;
-  for (const auto& batch : parts_->board.batches()) {
+  for (const auto& batch : parts_->coordinator.batches()) {
     for (worker::Attempt& attempt : batch->attempts) {
-      if (!attempt.answer()) continue;
+      if (!attempt.finish()) continue;
       log_.tell(Severity::warning, "handler_abandoned", attempt.job);
       ++abandoned;
       // While its handler still runs, only a job that may run more than once is given to others.
       const bool may_run_again = attempt.job.delivery == Delivery::at_least_once;
       if (attempt.stop_reason() == StopReason::cancelled)
-        parts_->board.answer(attempt, attempt.cancellation());
+        parts_->coordinator.add_outcome(attempt, attempt.cancellation());
       else if (attempt.stop_reason() == StopReason::draining && may_run_again)
-        parts_->board.answer(attempt, Outcome::release());
+        parts_->coordinator.add_outcome(attempt, Outcome::release());
       else
-        parts_->board.drop(
+        parts_->coordinator.drop(
             attempt);  // its lease is gone, or runs out: then it ends as its delivery class says
     }
   }
@@ -342,38 +345,38 @@ std::size_t Worker::Impl::abandon_running() {
 
 DrainReport Worker::Impl::drain_once() {
   DrainReport report;
-  worker::Board& board = parts_->board;
+  worker::Coordinator& coordinator = parts_->coordinator;
   const Clock::time_point deadline = Clock::now() + options_.drain_max;
-  log_.tell(Severity::info, "worker_draining", {{"running", std::to_string(board.stats().running)}});
-  board.stop_claiming();
+  log_.tell(Severity::info, "worker_draining", {{"running", std::to_string(coordinator.stats().running)}});
+  coordinator.stop_claiming();
   parts_->link->stop_claims();
   release_waiting();
-  for (const auto& batch : board.batches()) {
+  for (const auto& batch : coordinator.batches()) {
     for (worker::Attempt& attempt : batch->attempts) attempt.stop(StopReason::draining);
   }
-  const bool all_ended = board.wait_for_handlers(deadline);
+  const bool all_ended = coordinator.wait_for_handlers(deadline);
   if (!all_ended) {
     // A slot that took several jobs and is stuck in one: those before count, those behind are released
     // already.
-    board.fetch_finished();
+    coordinator.fetch_finished();
     report.abandoned = abandon_running();
   }
-  report.unsettled = board.wait_for_answers(Clock::now() + kFlushMax);
-  report.released = board.given_back();
-  board.close();
+  report.unsettled = coordinator.wait_for_outcomes(Clock::now() + kFlushMax);
+  report.released = coordinator.given_back();
+  coordinator.close();
   parts_->link->stop_listening();
   watchdog_.reset();
   parts_->heartbeater.stop();
-  parts_->guard.stop();
-  parts_->reports.stop();
-  for (std::thread& keeper : keepers_) keeper.join();
-  for (std::thread& pump : pumps_) pump.join();
+  parts_->deadline_monitor.stop();
+  parts_->progress_reporter.stop();
+  for (std::thread& thread : background_threads_) thread.join();
+  for (std::thread& claim_settler : claim_settlers_) claim_settler.join();
   if (all_ended) {
-    for (std::thread& slot : slots_) slot.join();
-    slots_.clear();
+    for (std::thread& executor : executors_) executor.join();
+    executors_.clear();
   }
   if (exporter_) exporter_->finish(Clock::now() + kSpansMax);
-  const WorkerStats stats = board.stats();
+  const WorkerStats stats = coordinator.stats();
   log_.tell(Severity::info, "worker_exit",
             {{"settled", std::to_string(stats.settled)},
              {"stale", std::to_string(stats.stale)},
@@ -383,11 +386,11 @@ DrainReport Worker::Impl::drain_once() {
   return report;
 }
 
-Worker::Worker(WorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-Worker Worker::connect(std::string server, WorkerOptions options) {
-  options.server = std::move(server);
-  return Worker{std::move(options)};
-}
+Worker::Worker(WorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options), nullptr)) {}
+Worker::Worker(WorkerOptions options, OpenLink open_link)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(open_link))) {}
+Worker::Worker(Worker&&) noexcept = default;
+Worker& Worker::operator=(Worker&&) noexcept = default;
 Worker::~Worker() = default;
 
 Worker& Worker::handle(std::string kind, Handler handler) {

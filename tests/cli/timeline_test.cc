@@ -1,6 +1,6 @@
 // The life of a job, drawn: every picture here is the whole picture.
 
-#include "cli/timeline.h"
+#include "cli/jobs/timeline.h"
 
 #include <gtest/gtest.h>
 

@@ -11,12 +11,12 @@ namespace faultline::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using config::Address;
+using config::ListenAddress;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(AddressTest, is_read_in_every_spelling_and_written_as_it_can_be_read) {
-  const std::vector<std::pair<std::string, Address>> cases{
+  const std::vector<std::pair<std::string, ListenAddress>> cases{
       {"127.0.0.1:8000", {"127.0.0.1", 8000}},
       {"0.0.0.0:80", {"0.0.0.0", 80}},
       {":8000", {"127.0.0.1", 8000}},
@@ -26,10 +26,10 @@ TEST(AddressTest, is_read_in_every_spelling_and_written_as_it_can_be_read) {
       {"queue-1.example.com:1", {"queue-1.example.com", 1}},
   };
   for (const auto& [text, address] : cases) {
-    const auto parsed = config::parse_address(text);
+    const auto parsed = config::parse_listen_address(text);
     ASSERT_TRUE(parsed.has_value()) << text;
     EXPECT_EQ(*parsed, address) << text;
-    EXPECT_EQ(config::parse_address(address.to_string()).value(), address);
+    EXPECT_EQ(config::parse_listen_address(address.to_string()).value(), address);
   }
 }
 
@@ -56,21 +56,21 @@ TEST(AddressTest, what_is_none_is_refused_with_what_to_write) {
       {std::string{"a\0b:1", 5}, "HOST:PORT"},
   };
   for (const auto& [text, says] : cases) {
-    const auto parsed = config::parse_address(text);
+    const auto parsed = config::parse_listen_address(text);
     ASSERT_FALSE(parsed.has_value()) << text;
     EXPECT_THAT(parsed.error().hint, HasSubstr(says)) << text;
   }
   std::string long_host(300, 'a');
-  EXPECT_FALSE(config::parse_address(long_host.append(":1")).has_value());
+  EXPECT_FALSE(config::parse_listen_address(long_host.append(":1")).has_value());
 }
 
 TEST(AddressTest, only_what_is_surely_this_machine_alone_is_loopback) {
   for (const std::string host :
        {"127.0.0.1", "127.9.9.9", "localhost", "LocalHost", "::1", "::ffff:127.0.0.1"})
-    EXPECT_TRUE((Address{host, 1}.is_loopback())) << host;
+    EXPECT_TRUE((ListenAddress{host, 1}.is_loopback())) << host;
   for (const std::string host : {"0.0.0.0", "::", "10.0.0.1", "128.0.0.1", "126.255.255.255", "::2",
                                  "example.com", "localhost.example.com", "127.1", "0", "::ffff:10.0.0.1", ""})
-    EXPECT_FALSE((Address{host, 1}.is_loopback())) << host;
+    EXPECT_FALSE((ListenAddress{host, 1}.is_loopback())) << host;
 }
 
 TEST(DurationTest, is_a_whole_number_with_a_unit) {

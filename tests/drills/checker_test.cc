@@ -21,7 +21,7 @@ class CheckerTest : public ::testing::Test {
     history_.schedule = {
         .tenures = {{}, {}},
         .finish = Finish::transact,
-        .comebacks = {{.worker = 0, .tenure = 1, .place = Place::after_commit, .verbs = {Verb::complete}}}};
+        .comebacks = {{.worker = 0, .tenure = 1, .timing = Timing::after_commit, .verbs = {Verb::complete}}}};
     history_.job = JobId{Uuid::random()};
     history_.leases = {lease("A", 1), lease("B", 2)};
     history_.effects = {{.key = effect_key(0), .lease = a()}};

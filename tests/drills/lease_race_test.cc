@@ -95,7 +95,7 @@ TEST_F(LeaseRaceTest, many_races_of_one_seed_are_clean_and_all_are_races) {
   EXPECT_GT(summary.at("seconds").get<double>(), 0);
   EXPECT_GE(summary.at("stale_blocked"), 200);
   EXPECT_EQ(summary.at("stale_blocked"), summary.at("stale_writes"));
-  EXPECT_EQ(summary.at("by_place").size(), 7U);
+  EXPECT_EQ(summary.at("by_timing").size(), 7U);
   EXPECT_EQ(summary.at("by_verb").size(), 14U);
 }
 
@@ -103,7 +103,7 @@ TEST_F(LeaseRaceTest, the_same_seed_is_the_same_schedule) {
   const auto first = one_object(drill({"--runs", "30", "--seed", "9", "--json"}).out);
   const auto second = one_object(drill({"--runs", "30", "--seed", "9", "--json"}).out);
 
-  for (const char* field : {"stale_writes", "by_verb", "by_place", "shapes"})
+  for (const char* field : {"stale_writes", "by_verb", "by_timing", "shapes"})
     EXPECT_EQ(first.at(field), second.at(field)) << field;
 }
 

@@ -33,13 +33,13 @@ TEST(ScheduleTest, races_of_one_seed_are_different_races) {
 }
 
 TEST(ScheduleTest, every_verb_comes_back_at_every_place_in_chains_of_two_and_three) {
-  std::set<std::tuple<Verb, Place, std::size_t>> seen;
+  std::set<std::tuple<Verb, Timing, std::size_t>> seen;
   for (const Schedule& schedule : many_schedules()) {
     for (const Comeback& comeback : schedule.comebacks) {
-      for (const Verb verb : comeback.verbs) seen.emplace(verb, comeback.place, schedule.tenures.size());
+      for (const Verb verb : comeback.verbs) seen.emplace(verb, comeback.timing, schedule.tenures.size());
     }
   }
-  EXPECT_EQ(seen.size(), kVerbs * kPlaces * 2);
+  EXPECT_EQ(seen.size(), kVerbs * kTimings * 2);
 }
 
 TEST(ScheduleTest, only_workers_that_lost_their_lease_come_back_and_all_of_them_do) {
@@ -57,19 +57,19 @@ TEST(ScheduleTest, only_workers_that_lost_their_lease_come_back_and_all_of_them_
 }
 
 TEST(ScheduleTest, a_lease_that_nobody_followed_has_expired_and_any_other_has_a_newer_token) {
-  const Comeback alone{.worker = 0, .tenure = 0, .place = Place::after_sweep};
-  const Comeback followed{.worker = 0, .tenure = 1, .place = Place::before_sweep};
-  const Comeback either{.worker = 0, .tenure = 1, .place = Place::against_claim};
+  const Comeback alone{.worker = 0, .tenure = 0, .timing = Timing::after_sweep};
+  const Comeback followed{.worker = 0, .tenure = 1, .timing = Timing::before_sweep};
+  const Comeback either{.worker = 0, .tenure = 1, .timing = Timing::against_claim};
 
-  ASSERT_EQ(sights_of(alone).size(), 1U);
-  EXPECT_EQ(sights_of(alone)[0].reason, StaleReason::lease_expired);
-  EXPECT_EQ(sights_of(alone)[0].holder, std::nullopt);
-  ASSERT_EQ(sights_of(followed).size(), 1U);
-  EXPECT_EQ(sights_of(followed)[0].reason, StaleReason::token_mismatch);
-  EXPECT_EQ(sights_of(followed)[0].holder, 1U);
-  ASSERT_EQ(sights_of(either).size(), 2U);
-  EXPECT_EQ(sights_of(either)[0].reason, StaleReason::lease_expired);
-  EXPECT_EQ(sights_of(either)[1].reason, StaleReason::token_mismatch);
+  ASSERT_EQ(expected_refusals(alone).size(), 1U);
+  EXPECT_EQ(expected_refusals(alone)[0].reason, StaleReason::lease_expired);
+  EXPECT_EQ(expected_refusals(alone)[0].holder, std::nullopt);
+  ASSERT_EQ(expected_refusals(followed).size(), 1U);
+  EXPECT_EQ(expected_refusals(followed)[0].reason, StaleReason::token_mismatch);
+  EXPECT_EQ(expected_refusals(followed)[0].holder, 1U);
+  ASSERT_EQ(expected_refusals(either).size(), 2U);
+  EXPECT_EQ(expected_refusals(either)[0].reason, StaleReason::lease_expired);
+  EXPECT_EQ(expected_refusals(either)[1].reason, StaleReason::token_mismatch);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using service::Scope;
 /// Hands out what the bearer says: scopes joined by "+", then maybe "@" and a queue.
 class ByName : public service::Authenticator {
  public:
-  [[nodiscard]] service::Answer<Principal> authenticate(std::string_view bearer) const override {
+  [[nodiscard]] service::ServiceResult<Principal> authenticate(std::string_view bearer) const override {
     if (bearer.empty()) return refused("a key is needed");
     if (bearer.starts_with("canary")) return refused("there is no such key");
     Principal who{.name = "key", .scopes = {}};

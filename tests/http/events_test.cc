@@ -64,10 +64,10 @@ class Firehose : public service::Service {
   template <class T>
   using Done = service::Done<T>;
 
-  [[nodiscard]] const service::Options& options() const override { return options_; }
+  [[nodiscard]] const service::ServiceOptions& options() const override { return options_; }
   void enqueue(const Who&, std::vector<NewJob>, Done<std::vector<Submission>> done) override { refuse(done); }
-  service::Answer<std::unique_ptr<service::Consumer>> consume(const Who&, std::string, std::string,
-                                                              service::Deliver) override {
+  service::ServiceResult<std::unique_ptr<service::Consumer>> consume(const Who&, std::string, std::string,
+                                                                     service::Deliver) override {
     return std::unexpected(service::Problem{});
   }
   void heartbeat(const Who&, std::vector<Lease>, std::optional<std::chrono::milliseconds>,
@@ -109,8 +109,8 @@ class Firehose : public service::Service {
   }
   void stale_writes(const Who&, std::size_t, std::string, Done<StalePage> done) override { refuse(done); }
 
-  service::Answer<std::unique_ptr<Watch>> watch(
-      const Who&, std::function<void(const std::shared_ptr<const service::Happening>&)> next) override {
+  service::ServiceResult<std::unique_ptr<EventSubscription>> watch(
+      const Who&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next) override {
     return std::make_unique<Spout>(std::move(next));
   }
 
@@ -125,11 +125,11 @@ class Firehose : public service::Service {
   static void refuse(D& done) {
     done(std::unexpected(service::Problem{}));
   }
-  class Spout : public Watch {
+  class Spout : public EventSubscription {
    public:
-    explicit Spout(std::function<void(const std::shared_ptr<const service::Happening>&)> next)
+    explicit Spout(std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next)
         : thread_([next = std::move(next)](const std::stop_token& stop) {
-            const auto large = std::make_shared<service::Happening>(service::Happening{
+            const auto large = std::make_shared<service::LiveEvent>(service::LiveEvent{
                 .id = 1, .name = "flood", .queue = "q", .json = '"' + std::string(65'536, 'x') + '"'});
             while (!stop.stop_requested()) {
               next(large);
@@ -141,13 +141,13 @@ class Firehose : public service::Service {
     std::jthread thread_;
   };
 
-  service::Options options_{};
+  service::ServiceOptions options_{};
 };
 
 TEST(HttpFlood, a_reader_that_is_too_slow_is_dropped_and_told) {
   Lines lines;
   Firehose firehose;
-  const service::Everybody everybody;
+  const service::AllowAll everybody;
   const auto server = must(http::HttpServer::start({.log = lines.sink()}, firehose, everybody));
   RawClient slow{server->port()};
   slow.send("GET /v1/events HTTP/1.1\r\nHost: t\r\n\r\n");

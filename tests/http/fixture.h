@@ -54,13 +54,13 @@ class HttpTest : public ::testing::Test {
     start_server();
   }
 
-  void start_service(service::Options options = {}) {
+  void start_service(service::ServiceOptions options = {}) {
     options.database = database_.dsn();
     options.log = lines_.sink();
     service_ = service::Service::start(std::move(options));
     ASSERT_TRUE(eventually([&] { return service_->ready(); })) << service_->why_not_ready();
   }
-  void start_server(http::Options options = {}) {
+  void start_server(http::HttpServerOptions options = {}) {
     server_.reset();
     options.log = lines_.sink();
     if (!options.metrics) options.metrics = [] { return std::string{"faultline_up 1\n"}; };
@@ -71,7 +71,7 @@ class HttpTest : public ::testing::Test {
     if (service_) service_->stop();
     service_.reset();
   }
-  [[nodiscard]] virtual const service::Authenticator& authenticator() const { return everybody_; }
+  [[nodiscard]] virtual const service::Authenticator& authenticator() const { return allow_all_; }
 
   [[nodiscard]] RawClient connect() const { return RawClient{server_->port()}; }
   [[nodiscard]] Reply get(std::string_view target, std::string_view headers = {}) const {
@@ -110,7 +110,7 @@ class HttpTest : public ::testing::Test {
 
   TestDatabase database_;
   Lines lines_;
-  service::Everybody everybody_;
+  service::AllowAll allow_all_;
   std::unique_ptr<service::Service> service_;
   std::unique_ptr<http::HttpServer> server_;
 };

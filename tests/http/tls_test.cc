@@ -115,8 +115,8 @@ TEST_F(HttpTls, a_new_certificate_is_taken_up_without_a_restart) {
 TEST_F(HttpTls, a_pair_that_does_not_fit_is_refused_at_the_start) {
   const std::filesystem::path other = directory_ / "other.pem";
   write_pair(directory_ / "other-cert.pem", other, 3);
-  const http::Options options{.tls_cert = cert_, .tls_key = other, .log = lines_.sink()};
-  const auto server = http::HttpServer::start(options, *service_, everybody_);
+  const http::HttpServerOptions options{.tls_cert = cert_, .tls_key = other, .log = lines_.sink()};
+  const auto server = http::HttpServer::start(options, *service_, allow_all_);
   ASSERT_FALSE(server);
   EXPECT_NE(server.error().message.find("other.pem"), std::string::npos) << server.error().message;
 }

@@ -325,7 +325,7 @@ TEST_F(HttpWire, a_server_ends_while_clients_wait) {
 
 TEST_F(HttpWire, an_address_that_cannot_be_had_is_an_error_that_names_it) {
   const auto taken =
-      http::HttpServer::start({.port = server_->port(), .log = lines_.sink()}, *service_, everybody_);
+      http::HttpServer::start({.port = server_->port(), .log = lines_.sink()}, *service_, allow_all_);
   ASSERT_FALSE(taken);
   EXPECT_NE(taken.error().message.find(std::to_string(server_->port())), std::string::npos);
 }

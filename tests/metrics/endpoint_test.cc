@@ -45,7 +45,7 @@ TEST(MetricsEndpointTest, it_answers_what_the_text_is_now) {
   int calls = 0;
   auto endpoint = Endpoint::start(":0", [&calls] { return "calls " + std::to_string(++calls) + "\n"; });
   ASSERT_TRUE(endpoint) << endpoint.error().describe();
-  const HttpAnswer first = http_get((*endpoint)->port(), "/metrics");
+  const HttpResponse first = http_get((*endpoint)->port(), "/metrics");
   EXPECT_EQ(first.status, 200);
   EXPECT_EQ(first.body, "calls 1\n");
   EXPECT_EQ(first.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");

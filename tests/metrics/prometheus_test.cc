@@ -33,7 +33,7 @@ std::string url_encoded(std::string_view text) {
 }
 
 /// A body that came in chunks, put together.
-std::string whole_body(HttpAnswer answer) {
+std::string whole_body(HttpResponse answer) {
   if (answer.header("transfer-encoding") != "chunked") return std::move(answer.body);
   std::string whole;
   std::string_view rest = answer.body;
@@ -117,17 +117,12 @@ class PrometheusTest : public ::testing::Test {
     server_.wait_until_ready();
   }
 
-  [[nodiscard]] WorkerOptions worker_options(const std::string& queue) const {
-    WorkerOptions options{.name = queue,
-                          .queues = {{.queue = queue}},
-                          .watchdog = false,
-                          .log = [](const Event&) {},
-                          .metrics_listen = "127.0.0.1:0"};
-    if (queue == "remote")
-      options.server = server_.url();
-    else
-      options.database = database_.dsn();
-    return options;
+  [[nodiscard]] static WorkerOptions worker_options(const std::string& queue) {
+    return {.name = queue,
+            .queues = {{.queue = queue}},
+            .watchdog = false,
+            .log = [](const Event&) {},
+            .metrics_listen = "127.0.0.1:0"};
   }
   void enqueue(const std::string& queue, int count) const {
     for (int i = 0; i < count; ++i) {
@@ -139,7 +134,7 @@ class PrometheusTest : public ::testing::Test {
   void write_late() const {
     const auto port = server_.http_port();
     enqueue("default", 1);
-    HttpAnswer claimed;
+    HttpResponse claimed;
     ASSERT_TRUE(eventually([&] {
       claimed = http_post(port, "/v1/claim", {{"queue", "default"}, {"worker", "late"}});
       return claimed.status == 200 && !claimed.json().at("jobs").empty();
@@ -156,8 +151,10 @@ class PrometheusTest : public ::testing::Test {
 };
 
 TEST_F(PrometheusTest, it_sees_what_servers_and_workers_did_and_each_thing_once) {
-  Worker direct{worker_options("direct")};
-  Worker remote{worker_options("remote")};
+  WorkerOptions on_database = worker_options("direct");
+  on_database.database = database_.dsn();
+  Worker direct{on_database};
+  Worker remote = Worker::connect(server_.url(), worker_options("remote"));
   for (Worker* worker : {&direct, &remote}) {
     worker->handle("mail", [](Context&) { return Outcome::success("\"canary-result\""); });
     must(worker->start());

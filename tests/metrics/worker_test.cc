@@ -41,7 +41,7 @@ TEST_F(WorkerMetricsTest, every_outcome_of_its_jobs_is_counted) {
   ASSERT_TRUE(
       eventually([&] { return sum_of(worker.metrics(), "faultline_lease_held_seconds_count") == 23; }));
 
-  const HttpAnswer answer = http_get(worker.metrics_port(), "/metrics");
+  const HttpResponse answer = http_get(worker.metrics_port(), "/metrics");
   ASSERT_EQ(answer.status, 200);
   const std::string& text = answer.body;
   EXPECT_EQ(lint(text), "");

@@ -86,7 +86,7 @@ class HaproxyTest : public ::testing::Test {
   void add(int number) {
     const nlohmann::json job{{"kind", "k"}, {"payload", number}, {"lease_ttl_ms", 5'000}};
     const bool added = eventually([&] {
-      const HttpAnswer answer =
+      const HttpResponse answer =
           http_post(http_.port(), "/v1/jobs", job, {{"Idempotency-Key", std::to_string(number)}});
       if (answer.status != 200 && answer.status != 201) {
         failures_.push_back(answer.status);

@@ -62,14 +62,14 @@ TEST_F(PoolTest, says_at_the_deadline_that_all_connections_are_busy) {
 TEST_F(PoolTest, gives_the_heartbeat_lane_a_connection_when_all_others_are_busy) {
   Pool pool{options(1)};
   const auto busy = must(pool.acquire(soon()));
-  auto heartbeat = must(pool.acquire(soon(), Pool::Lane::heartbeat));
+  auto heartbeat = must(pool.acquire(soon(), Pool::Partition::heartbeat));
   EXPECT_TRUE(heartbeat->exec(kOne, {}, soon()).has_value());
 }
 
 TEST_F(PoolTest, never_gives_the_heartbeat_connection_to_others) {
   Pool pool{options(1)};
   {
-    const auto opened = must(pool.acquire(soon(), Pool::Lane::heartbeat));
+    const auto opened = must(pool.acquire(soon(), Pool::Partition::heartbeat));
   }
   const auto busy = must(pool.acquire(soon()));
   EXPECT_EQ(pool.acquire(in_a_moment()).error().code, Errc::deadline_exceeded);
@@ -80,8 +80,8 @@ TEST_F(PoolTest, never_gives_a_general_connection_to_a_second_heartbeat) {
   {
     const auto opened = must(pool.acquire(soon()));
   }
-  const auto heartbeat = must(pool.acquire(soon(), Pool::Lane::heartbeat));
-  EXPECT_EQ(pool.acquire(in_a_moment(), Pool::Lane::heartbeat).error().code, Errc::deadline_exceeded);
+  const auto heartbeat = must(pool.acquire(soon(), Pool::Partition::heartbeat));
+  EXPECT_EQ(pool.acquire(in_a_moment(), Pool::Partition::heartbeat).error().code, Errc::deadline_exceeded);
 }
 
 TEST_F(PoolTest, a_waiting_caller_gets_the_connection_that_is_returned) {
@@ -134,7 +134,7 @@ TEST_F(PoolTest, a_borrowed_connection_moves) {
   auto first = must(pool.acquire(soon()));
   Pool::Borrowed second = std::move(first);
   EXPECT_TRUE((*second).exec(kOne, {}, soon()).has_value());
-  second = must(pool.acquire(soon(), Pool::Lane::heartbeat));
+  second = must(pool.acquire(soon(), Pool::Partition::heartbeat));
   EXPECT_TRUE(pool.acquire(soon()).has_value());
 }
 

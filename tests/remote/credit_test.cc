@@ -14,8 +14,8 @@ class CreditTest : public RemoteTest {
   std::int64_t running() {
     return number("SELECT count(*) FROM faultline.jobs WHERE state = 'running' AND queue <> ''");
   }
-  WorkerOptions with_slots(std::size_t slots, std::string name) {
-    WorkerOptions made = remote(server_.url(), std::move(name));
+  LinkedOptions with_slots(std::size_t slots, std::string name) {
+    LinkedOptions made = remote(server_.url(), std::move(name));
     made.slots = slots;
     return made;
   }
@@ -27,8 +27,8 @@ TEST_F(CreditTest, slow_jobs_are_left_for_others) {
   constexpr std::size_t kJobs = 6;
   (void)enqueue_many(kJobs);
   Gate gate;
-  Worker first{with_slots(2, "first")};
-  Worker second{with_slots(4, "second")};
+  Worker first = make_worker(with_slots(2, "first"));
+  Worker second = make_worker(with_slots(4, "second"));
   for (Worker* worker : {&first, &second}) worker->handle("test", [&](Context&) { gate.pass(); });
   must(first.start());
   ASSERT_TRUE(gate.reached_by(2));
@@ -47,9 +47,9 @@ TEST_F(CreditTest, slots_that_were_promised_to_two_queues_are_not_kept_from_othe
   (void)enqueue_many(6);
   (void)enqueue_many(6, {.queue = "other"});
   Gate gate;
-  WorkerOptions both = with_slots(2, "w");
+  LinkedOptions both = with_slots(2, "w");
   both.queues = {{}, {.queue = "other"}};
-  Worker worker{both};
+  Worker worker = make_worker(both);
   worker.handle("test", [&](Context&) { gate.pass(); });
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(2));
@@ -64,7 +64,7 @@ TEST_F(CreditTest, slots_that_were_promised_to_two_queues_are_not_kept_from_othe
 TEST_F(CreditTest, what_was_wanted_while_jobs_were_short_is_not_hoarded_when_they_are_long) {
   Gate gate;
   std::atomic<std::size_t> shorts{0};
-  Worker worker{with_slots(2, "w")};
+  Worker worker = make_worker(with_slots(2, "w"));
   worker.handle("short", [&](Context&) { ++shorts; }).handle("test", [&](Context&) { gate.pass(); });
   (void)enqueue_many(1'000, {.kind = "short"});
   must(worker.start());
@@ -81,7 +81,7 @@ TEST_F(CreditTest, a_paused_queue_sends_nothing_until_it_is_resumed) {
   must(store_.pause("default"));
   const JobId id = enqueue();
   std::atomic<int> ran{0};
-  Worker worker{with_slots(2, "w")};
+  Worker worker = make_worker(with_slots(2, "w"));
   worker.handle("test", [&](Context&) { ++ran; });
   must(worker.start());
   EXPECT_EQ(job(id).state, JobState::available);
@@ -93,7 +93,7 @@ TEST_F(CreditTest, a_paused_queue_sends_nothing_until_it_is_resumed) {
 TEST_F(CreditTest, leases_of_jobs_that_come_after_a_long_wait_count_from_when_they_were_claimed) {
   set_ttl(ms{2'000});
   std::atomic<bool> in_time{false};
-  Worker worker{with_slots(1, "w")};
+  Worker worker = make_worker(with_slots(1, "w"));
   worker.handle("test", [&](Context& ctx) { in_time = ctx.deadline() > std::chrono::steady_clock::now(); });
   must(worker.start());
   // The worker has waited for longer than a lease lasts before there is a job.

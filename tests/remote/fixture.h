@@ -12,12 +12,12 @@ namespace faultline::testing {
 /// A server in this process.
 class LocalServer {
  public:
-  explicit LocalServer(const std::string& database, rpc::Options options = {},
+  explicit LocalServer(const std::string& database, rpc::RpcServerOptions options = {},
                        const service::Authenticator* authenticator = nullptr)
       : service_(service::Service::start({.database = database, .log = [](const Event&) {}})) {
     options.log = [](const Event&) {};
     rpc_ = must(rpc::RpcServer::start(std::move(options), *service_,
-                                      authenticator != nullptr ? *authenticator : everybody_));
+                                      authenticator != nullptr ? *authenticator : allow_all_));
     if (!eventually([&] { return service_->ready(); })) throw std::runtime_error("the server is not ready");
   }
   LocalServer(const LocalServer&) = delete;
@@ -34,16 +34,24 @@ class LocalServer {
   void drain() { service_->drain(); }
 
  private:
-  const service::Everybody everybody_;
+  const service::AllowAll allow_all_;
   std::unique_ptr<service::Service> service_;
   std::unique_ptr<rpc::RpcServer> rpc_;
 };
 
+/// What a worker is made of, on a database or through a server.
+struct LinkedOptions : WorkerOptions {
+  std::string server{};  ///< empty: it is on the database
+};
+[[nodiscard]] inline Worker make_worker(const LinkedOptions& options) {
+  return options.server.empty() ? Worker{options} : Worker::connect(options.server, options);
+}
+
 class RemoteTest : public WorkerTest {
  protected:
   /// Options of a worker that has its jobs through this server.
-  [[nodiscard]] WorkerOptions remote(const std::string& url, std::string name = "w") {
-    WorkerOptions made = options(std::move(name));
+  [[nodiscard]] LinkedOptions remote(const std::string& url, std::string name = "w") {
+    LinkedOptions made{options(std::move(name))};
     made.database.clear();
     made.server = url;
     return made;

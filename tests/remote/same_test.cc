@@ -17,14 +17,14 @@ enum class Through { database, server };
 
 class SameTest : public RemoteTest, public ::testing::WithParamInterface<Through> {
  protected:
-  WorkerOptions here() {
-    if (GetParam() == Through::database) return options();
+  LinkedOptions here() {
+    if (GetParam() == Through::database) return {options()};
     server_.emplace(database_.dsn());
     return remote(server_->url());
   }
   /// Without a rival that ends leases, and quick to beat.
-  WorkerOptions quiet() {
-    WorkerOptions made = here();
+  LinkedOptions quiet() {
+    LinkedOptions made = here();
     made.watchdog = false;
     return made;
   }
@@ -34,7 +34,7 @@ class SameTest : public RemoteTest, public ::testing::WithParamInterface<Through
 
 TEST_P(SameTest, a_success_keeps_its_result) {
   const JobId id = enqueue({.payload = R"({"n": 1})"});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [](Context& ctx) { return Outcome::success(ctx.job().payload); });
   must(worker.start());
   ASSERT_TRUE(reaches(id, JobState::succeeded));
@@ -46,7 +46,7 @@ TEST_P(SameTest, a_success_keeps_its_result) {
 TEST_P(SameTest, a_handler_has_the_trace_of_its_job) {
   const std::string traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   const JobId id = enqueue({.traceparent = traceparent});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [](Context& ctx) { return ctx.traceparent(); });
   must(worker.start());
   ASSERT_TRUE(reaches(id, JobState::succeeded));
@@ -55,7 +55,7 @@ TEST_P(SameTest, a_handler_has_the_trace_of_its_job) {
 
 TEST_P(SameTest, a_failure_is_tried_again) {
   const JobId id = enqueue({.attempts_max = 3, .backoff_base = ms{1}});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [](Context& ctx) {
     if (ctx.job().attempt < 3) throw std::runtime_error("not yet");
   });
@@ -68,7 +68,7 @@ TEST_P(SameTest, a_failure_is_tried_again) {
 TEST_P(SameTest, a_snooze_gives_the_attempt_back) {
   const JobId id = enqueue({.attempts_max = 1});
   std::atomic<int> runs{0};
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [&](Context&) {
     if (++runs == 1) throw Snooze{ms{1}};
   });
@@ -79,7 +79,7 @@ TEST_P(SameTest, a_snooze_gives_the_attempt_back) {
 
 TEST_P(SameTest, a_burial_is_dead_at_once) {
   const JobId id = enqueue({.attempts_max = 5});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [](Context&) { throw Bury{"no use"}; });
   must(worker.start());
   ASSERT_TRUE(reaches(id, JobState::dead));
@@ -91,7 +91,7 @@ TEST_P(SameTest, a_cancelled_running_job_is_stopped_and_ends_cancelled) {
   const JobId id = enqueue();
   Gate gate;
   std::atomic<StopReason> reason{StopReason::none};
-  Worker worker{quiet()};
+  Worker worker = make_worker(quiet());
   worker.handle("test", [&](Context& ctx) {
     static_cast<void>(gate.pass(ctx.stop_token()));
     reason = ctx.stop_reason();
@@ -109,7 +109,7 @@ TEST_P(SameTest, a_cancelled_running_job_is_stopped_and_ends_cancelled) {
 TEST_P(SameTest, once_is_done_once_over_attempts) {
   const JobId id = enqueue({.backoff_base = ms{1}});
   std::atomic<int> done{0};
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [&](Context& ctx) {
     const std::string receipt = ctx.once("charge", [&] {
       ++done;
@@ -132,7 +132,7 @@ TEST_P(SameTest, an_effect_that_may_have_happened_buries_the_job_unless_somebody
     EXPECT_EQ(must(store_.begin_effects({&key, 1})).front().status, Effect::Status::begun);
     EXPECT_TRUE(settle(claimed.lease, Outcome::failure("crashed")).committed());
   }
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker
       .handle("refused",
               [](Context& ctx) { static_cast<void>(ctx.once("charge", [] { return std::string{}; })); })
@@ -151,7 +151,7 @@ TEST_P(SameTest, an_effect_that_may_have_happened_buries_the_job_unless_somebody
 
 TEST_P(SameTest, an_effect_that_was_not_done_is_forgotten) {
   const JobId id = enqueue({.backoff_base = ms{1}});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [&](Context& ctx) {
     static_cast<void>(ctx.once("charge", [&]() -> std::string {
       if (ctx.job().attempt == 1) throw NotDone{"refused by the bank"};
@@ -166,7 +166,7 @@ TEST_P(SameTest, an_effect_that_was_not_done_is_forgotten) {
 TEST_P(SameTest, progress_is_seen_while_the_handler_runs) {
   const JobId id = enqueue();
   Gate gate;
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [&](Context& ctx) {
     ctx.progress(0.5, "half");
     gate.pass();
@@ -180,7 +180,7 @@ TEST_P(SameTest, progress_is_seen_while_the_handler_runs) {
 TEST_P(SameTest, a_lease_can_be_extended) {
   const JobId id = enqueue();
   Gate gate;
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   std::atomic<bool> later{false};
   worker.handle("test", [&](Context& ctx) {
     const auto before = ctx.deadline();
@@ -205,9 +205,9 @@ TEST_P(SameTest, whoever_lost_the_lease_is_told_by_the_fence) {
   Gate gate;
   std::atomic<int> lost{0};
   std::atomic<int> good{0};
-  WorkerOptions one = quiet();
+  LinkedOptions one = quiet();
   one.slots = 1;
-  Worker worker{one};
+  Worker worker = make_worker(one);
   worker.handle("test", [&](Context& ctx) {
     ctx.check_fence();
     ++good;
@@ -234,9 +234,9 @@ TEST_P(SameTest, a_handler_whose_lease_is_lost_is_stopped_by_the_next_beat) {
   const JobId id = enqueue();
   Gate gate;
   std::atomic<StopReason> reason{StopReason::none};
-  WorkerOptions one = quiet();
+  LinkedOptions one = quiet();
   one.slots = 1;
-  Worker worker{one};
+  Worker worker = make_worker(one);
   worker.handle("test", [&](Context& ctx) {
     static_cast<void>(gate.pass(ctx.stop_token()));
     reason = ctx.stop_reason();
@@ -254,7 +254,7 @@ TEST_P(SameTest, a_handler_whose_lease_is_lost_is_stopped_by_the_next_beat) {
 TEST_P(SameTest, a_drain_gives_everything_back) {
   const auto ids = enqueue_many(20);
   Gate gate;
-  Worker worker{quiet()};
+  Worker worker = make_worker(quiet());
   worker.handle("test", [&](Context& ctx) {
     static_cast<void>(gate.pass(ctx.stop_token()));
     ctx.throw_if_stopped();
@@ -272,7 +272,7 @@ TEST_P(SameTest, a_drain_gives_everything_back) {
 
 TEST_P(SameTest, the_fenced_transaction_needs_the_database) {
   const JobId id = enqueue({.attempts_max = 1});
-  Worker worker{here()};
+  Worker worker = make_worker(here());
   worker.handle("test", [](Context& ctx) {
     ctx.commit([](Transaction&) {});
     return Outcome::success();
@@ -291,10 +291,10 @@ TEST_P(SameTest, many_short_jobs_of_two_queues_all_succeed_once) {
   constexpr std::int64_t kEach = 1'500;
   (void)enqueue_many(kEach);
   (void)enqueue_many(kEach, {.queue = "other"});
-  WorkerOptions both = here();
+  LinkedOptions both = here();
   both.queues = {{}, {.queue = "other"}};
   both.log_from = Severity::info;
-  Worker worker{both};
+  Worker worker = make_worker(both);
   worker.handle("test", [](Context&) {});
   must(worker.start());
   EXPECT_TRUE(eventually([&] { return counts().succeeded + counts("other").succeeded == 2 * kEach; }));

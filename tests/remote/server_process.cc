@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   std::from_chars(text.data(), text.data() + text.size(), port);
   const faultline::EventSink quiet = [](const faultline::Event&) {};
   const auto service = faultline::service::Service::start({.database = argv[1], .log = quiet});
-  const faultline::service::Everybody everybody;
+  const faultline::service::AllowAll everybody;
   const auto server = faultline::rpc::RpcServer::start({.port = port, .log = quiet}, *service, everybody);
   if (!server) {
     std::cerr << server.error().describe() << '\n';

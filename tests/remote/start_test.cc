@@ -13,8 +13,8 @@ using ::testing::Not;
 
 class StartTest : public RemoteTest {
  protected:
-  static Expected<void> start(const WorkerOptions& options) {
-    Worker worker{options};
+  static Expected<void> start(const LinkedOptions& options) {
+    Worker worker = make_worker(options);
     worker.handle("test", [](Context&) {});
     return worker.start();
   }
@@ -23,7 +23,8 @@ class StartTest : public RemoteTest {
 /// Knows one key, which may work the default queue.
 class OneKey : public service::Authenticator {
  public:
-  [[nodiscard]] service::Answer<service::Principal> authenticate(std::string_view bearer) const override {
+  [[nodiscard]] service::ServiceResult<service::Principal> authenticate(
+      std::string_view bearer) const override {
     if (bearer == "good-key")
       return service::Principal{.name = "worker", .scopes = {service::Scope::work}, .queues = {{"default"}}};
     return std::unexpected(service::Problem{.code = service::Code::unauthenticated,
@@ -33,10 +34,10 @@ class OneKey : public service::Authenticator {
 };
 
 TEST_F(StartTest, a_worker_has_a_database_or_a_server_and_not_both) {
-  const auto neither = start({.name = "w"});
+  const auto neither = start({{.name = "w"}});
   ASSERT_FALSE(neither);
   EXPECT_EQ(neither.error().message, "the worker has neither a database nor a server");
-  const auto both = start({.database = database_.dsn(), .server = "faultline://127.0.0.1:1", .name = "w"});
+  const auto both = start({{.database = database_.dsn(), .name = "w"}, "faultline://127.0.0.1:1"});
   ASSERT_FALSE(both);
   EXPECT_EQ(both.error().message, "the worker has both a database and a server");
 }
@@ -54,7 +55,7 @@ TEST_F(StartTest, connect_makes_a_worker_that_works_through_the_server) {
 
 TEST_F(StartTest, a_queue_that_does_not_exist_is_named) {
   LocalServer server{database_.dsn()};
-  WorkerOptions wrong = remote(server.url());
+  LinkedOptions wrong = remote(server.url());
   wrong.queues = {{}, {.queue = "mispelt"}};
   const auto started = start(wrong);
   ASSERT_FALSE(started);
@@ -66,7 +67,7 @@ TEST_F(StartTest, a_key_that_is_not_good_or_not_good_enough_is_refused_at_once) 
   const OneKey keys;
   LocalServer server{database_.dsn(), {}, &keys};
   must(store_.set_queue("other", {}));
-  WorkerOptions keyed = remote(server.url());
+  LinkedOptions keyed = remote(server.url());
 
   const auto without = start(keyed);
   ASSERT_FALSE(without);
@@ -90,10 +91,10 @@ TEST_F(StartTest, a_key_that_is_not_good_or_not_good_enough_is_refused_at_once) 
 TEST_F(StartTest, a_key_that_may_only_work_is_enough_for_everything_a_worker_does) {
   const OneKey keys;
   LocalServer server{database_.dsn(), {}, &keys};
-  WorkerOptions keyed = remote(server.url());
+  LinkedOptions keyed = remote(server.url());
   keyed.api_key = "good-key";
   const JobId id = enqueue({.backoff_base = ms{1}});
-  Worker worker{keyed};
+  Worker worker = make_worker(keyed);
   worker.handle("test", [](Context& ctx) {
     ctx.progress(0.5);
     ctx.extend(ms{60'000});
@@ -126,14 +127,14 @@ TEST_F(StartTest, the_first_server_that_answers_is_used) {
   }
   LocalServer server{database_.dsn()};
   const JobId id = enqueue();
-  Worker worker{remote(gone + ",127.0.0.1:" + std::to_string(server.port()))};
+  Worker worker = make_worker(remote(gone + ",127.0.0.1:" + std::to_string(server.port())));
   worker.handle("test", [](Context&) {});
   must(worker.start());
   EXPECT_TRUE(reaches(id, JobState::succeeded));
 }
 
 TEST_F(StartTest, a_key_is_not_sent_in_the_clear_to_another_machine_unless_asked_for) {
-  WorkerOptions keyed = remote("faultline://192.0.2.1:8001");
+  LinkedOptions keyed = remote("faultline://192.0.2.1:8001");
   keyed.api_key = "good-key";
   const auto started = start(keyed);
   ASSERT_FALSE(started);
@@ -143,13 +144,13 @@ TEST_F(StartTest, a_key_is_not_sent_in_the_clear_to_another_machine_unless_asked
 }
 
 TEST_F(StartTest, tls_files_that_do_not_fit_are_named) {
-  WorkerOptions plain = remote("faultline://127.0.0.1:1");
+  LinkedOptions plain = remote("faultline://127.0.0.1:1");
   plain.tls_ca = "ca.pem";
   EXPECT_THAT(start(plain).error().hint, HasSubstr("faultline+tls://"));
-  WorkerOptions half = remote("faultline+tls://127.0.0.1:1");
+  LinkedOptions half = remote("faultline+tls://127.0.0.1:1");
   half.tls_cert = "cert.pem";
   EXPECT_THAT(start(half).error().message, HasSubstr("tls_key"));
-  WorkerOptions missing = remote("faultline+tls://127.0.0.1:1");
+  LinkedOptions missing = remote("faultline+tls://127.0.0.1:1");
   missing.tls_ca = "/nowhere/ca.pem";
   EXPECT_THAT(start(missing).error().message, HasSubstr("/nowhere/ca.pem"));
 }
@@ -186,12 +187,12 @@ TEST_F(StartTest, over_tls_the_server_and_the_worker_know_each_other_by_certific
                       .tls_key = files.file("server.key"),
                       .tls_client_ca = files.file("ca.pem")}};
   const JobId id = enqueue();
-  WorkerOptions tls = remote("faultline+tls://localhost:" + std::to_string(server.port()));
+  LinkedOptions tls = remote("faultline+tls://localhost:" + std::to_string(server.port()));
   tls.tls_ca = files.file("ca.pem");
   EXPECT_EQ(start(tls).error().code, ErrorCode::unavailable) << "a worker without a certificate";
   tls.tls_cert = files.file("client.pem");
   tls.tls_key = files.file("client.key");
-  Worker worker{tls};
+  Worker worker = make_worker(tls);
   worker.handle("test", [](Context&) {});
   must(worker.start());
   EXPECT_TRUE(reaches(id, JobState::succeeded));

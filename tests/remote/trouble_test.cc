@@ -54,9 +54,9 @@ TEST_F(RemoteTroubleTest, a_worker_survives_that_its_server_is_killed_and_comes_
   (void)enqueue_many(kJobs);
   std::atomic<int> ran{0};
   Gate half;
-  WorkerOptions made = remote(server->url());
+  LinkedOptions made = remote(server->url());
   made.log_from = Severity::info;
-  Worker worker{made};
+  Worker worker = make_worker(made);
   worker.handle("test", [&](Context&) {
     if (++ran > kJobs / 2) half.pass();
   });
@@ -80,7 +80,7 @@ TEST_F(RemoteTroubleTest, results_whose_answer_was_lost_are_sent_again_and_count
   TcpProxy proxy{server.port()};
   const auto ids = enqueue_many(2);
   Gate gate;
-  Worker worker{remote(proxy.url())};
+  Worker worker = make_worker(remote(proxy.url()));
   worker.handle("test", [&](Context&) { gate.pass(); });
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(2));
@@ -103,9 +103,9 @@ TEST_F(RemoteTroubleTest, connections_that_are_cut_again_and_again_lose_nothing)
   TcpProxy proxy{server.port()};
   constexpr std::int64_t kJobs = 600;
   (void)enqueue_many(kJobs);
-  WorkerOptions made = remote(proxy.url());
+  LinkedOptions made = remote(proxy.url());
   made.log_from = Severity::info;
-  Worker worker{made};
+  Worker worker = make_worker(made);
   std::atomic<int> ran{0};
   worker.handle("test", [&](Context&) {
     if (++ran % 50 == 0) proxy.cut();
@@ -123,7 +123,7 @@ TEST_F(RemoteTroubleTest, once_goes_on_when_the_server_is_back) {
   const JobId id = enqueue({.attempts_max = 1});
   Gate gate;
   std::atomic<int> done{0};
-  Worker worker{remote(server->url())};
+  Worker worker = make_worker(remote(server->url()));
   worker.handle("test", [&](Context& ctx) {
     gate.pass();
     static_cast<void>(ctx.once("effect", [&] {
@@ -146,7 +146,7 @@ TEST_F(RemoteTroubleTest, an_effect_that_was_begun_without_an_answer_is_begun_al
   TcpProxy proxy{server.port()};
   const JobId id = enqueue({.attempts_max = 1});
   Gate gate;
-  Worker worker{remote(proxy.url())};
+  Worker worker = make_worker(remote(proxy.url()));
   worker.handle("test", [&](Context& ctx) {
     gate.pass();
     static_cast<void>(ctx.once("effect", [] { return std::string{"done"}; }));
@@ -169,9 +169,9 @@ TEST_F(RemoteTroubleTest, a_server_that_stops_sends_its_workers_to_another_one_a
   (void)enqueue_many(400);
   std::atomic<int> ran{0};
   Gate half;
-  WorkerOptions made = remote(first->url() + ",127.0.0.1:" + std::to_string(second.port()));
+  LinkedOptions made = remote(first->url() + ",127.0.0.1:" + std::to_string(second.port()));
   made.log_from = Severity::info;
-  Worker worker{made};
+  Worker worker = make_worker(made);
   worker.handle("test", [&](Context&) {
     if (++ran > 200) half.pass();
   });
@@ -198,7 +198,7 @@ TEST_F(RemoteTroubleTest, behind_a_balancer_the_next_connection_leads_to_the_oth
   LocalServer second{database_.dsn()};
   TcpProxy balancer{first->port()};
   const JobId before = enqueue();
-  Worker worker{remote(balancer.url())};
+  Worker worker = make_worker(remote(balancer.url()));
   worker.handle("test", [](Context&) {});
   must(worker.start());
   ASSERT_TRUE(reaches(before, JobState::succeeded));
@@ -223,9 +223,9 @@ TEST_F(RemoteTroubleTest,
   Gate late;
   std::atomic<StopReason> reason{StopReason::none};
   std::atomic<bool> fenced{false};
-  WorkerOptions one = remote(proxy.url());
+  LinkedOptions one = remote(proxy.url());
   one.slots = 1;
-  Worker worker{one};
+  Worker worker = make_worker(one);
   worker.handle("test", [&](Context& ctx) {
     stalled.pass();
     reason = wait_for_stop(ctx);
@@ -264,7 +264,7 @@ TEST_F(RemoteTroubleTest,
 TEST_F(RemoteTroubleTest, a_deadline_is_never_later_than_the_lease_however_long_the_job_was_on_its_way) {
   LocalServer server{database_.dsn()};
   TcpProxy proxy{server.port()};
-  Worker worker{remote(proxy.url())};
+  Worker worker = make_worker(remote(proxy.url()));
   std::atomic<std::int64_t> own_ms{0};
   std::atomic<std::int64_t> databases_ms{0};
   worker.handle("test", [&](Context& ctx) {
@@ -294,7 +294,7 @@ TEST_F(RemoteTroubleTest, a_deadline_is_never_later_than_the_lease_however_long_
 TEST_F(RemoteTroubleTest, a_worker_outlives_a_database_that_is_away_behind_the_server) {
   LocalServer server{database_.dsn()};
   const JobId before = enqueue();
-  Worker worker{remote(server.url())};
+  Worker worker = make_worker(remote(server.url()));
   worker.handle("test", [](Context&) {});
   must(worker.start());
   ASSERT_TRUE(reaches(before, JobState::succeeded));

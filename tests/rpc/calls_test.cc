@@ -10,7 +10,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include "rpc/fixture.h"
-#include "rpc/foreign_log.h"
+#include "rpc/grpc_log_redirect.h"
 #include "support/scratch.h"
 
 namespace faultline::testing {
@@ -134,7 +134,7 @@ TEST(ForeignLogTest, what_grpc_would_print_goes_to_the_log_once_a_second) {
   grpc_init();  // before that it prints nothing at all
   std::mutex mutex;
   std::vector<std::string> lines;
-  const rpc::ForeignLog log{[&](const Event& event) {
+  const rpc::GrpcLogRedirect log{[&](const Event& event) {
     const std::lock_guard lock{mutex};
     lines.push_back(std::string{event.name} + " " + event.fields.at(1).second);
   }};
@@ -627,7 +627,7 @@ class Authority {
 class TlsTest : public RpcTest {
  protected:
   [[nodiscard]] std::string file(const std::string& name) const { return (dir_ / name).string(); }
-  [[nodiscard]] rpc::Options options() const {
+  [[nodiscard]] rpc::RpcServerOptions options() const {
     return {.tls_cert = file("server.crt"), .tls_key = file("server.key")};
   }
   /// Over a connection of its own.
@@ -696,7 +696,7 @@ TEST_F(TlsTest, with_a_client_authority_a_certificate_is_needed_and_stands_for_a
 
 TEST_F(TlsTest, files_that_do_not_serve_are_an_error_at_the_start) {
   authority_.issue("server", "localhost");
-  const auto why_not = [&](rpc::Options bad) {
+  const auto why_not = [&](rpc::RpcServerOptions bad) {
     bad.log = [](const Event&) {};
     const auto started = rpc::RpcServer::start(std::move(bad), *service_, *authenticator_);
     return started ? std::string{"it started"} : started.error().describe();

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   const auto quiet = [](const faultline::Event&) {};
   const auto service = faultline::service::Service::start({.database = argv[1], .log = quiet});
   while (!service->ready()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
-  const faultline::service::Everybody everybody;
+  const faultline::service::AllowAll everybody;
   const auto server = faultline::rpc::RpcServer::start({.log = quiet}, *service, everybody);
   if (!server) {
     std::fprintf(stderr, "%s\n", server.error().describe().c_str());

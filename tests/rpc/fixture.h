@@ -26,7 +26,8 @@ namespace pb = ::faultline::v1;
 /// Knows keys that are named after what they are good for.
 class Keys : public service::Authenticator {
  public:
-  [[nodiscard]] service::Answer<service::Principal> authenticate(std::string_view bearer) const override {
+  [[nodiscard]] service::ServiceResult<service::Principal> authenticate(
+      std::string_view bearer) const override {
     const auto key = keys_.find(std::string{bearer});
     if (key != keys_.end()) return key->second;
     return std::unexpected(service::Problem{
@@ -131,7 +132,7 @@ class RpcTest : public StoreTest {
         {.database = database_.dsn(), .poll_max = ms{50}, .log = [](const Event&) {}});
   }
 
-  rpc::RpcServer& serve(rpc::Options options = {}) {
+  rpc::RpcServer& serve(rpc::RpcServerOptions options = {}) {
     options.log = [](const Event&) {};
     stub_.reset();
     server_.reset();
@@ -193,7 +194,7 @@ class RpcTest : public StoreTest {
     return number("SELECT count(*) FROM faultline.jobs WHERE queue <> '' AND state = 'running'");
   }
 
-  std::unique_ptr<service::Authenticator> authenticator_ = std::make_unique<service::Everybody>();
+  std::unique_ptr<service::Authenticator> authenticator_ = std::make_unique<service::AllowAll>();
   std::unique_ptr<service::Service> service_;
   std::unique_ptr<rpc::RpcServer> server_;
   std::unique_ptr<pb::Faultline::Stub> stub_;

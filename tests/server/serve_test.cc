@@ -40,7 +40,7 @@ TEST(ServeTest, without_a_database_it_runs_its_own_and_leaves_the_data_for_the_n
   {
     ServeProcess server{"", flags};
     server.wait_until_ready();
-    const HttpAnswer added = http_post(server.http_port(), "/v1/jobs", kJob);
+    const HttpResponse added = http_post(server.http_port(), "/v1/jobs", kJob);
     ASSERT_EQ(added.status, 201) << added.body;
     id = added.json().at("job_id");
     EXPECT_EQ(server.terminate().exit_code, 0);
@@ -49,7 +49,7 @@ TEST(ServeTest, without_a_database_it_runs_its_own_and_leaves_the_data_for_the_n
   ServeProcess server{"", flags};
   server.wait_until_ready();
 
-  const HttpAnswer job = http_get(server.http_port(), "/v1/jobs/" + id);
+  const HttpResponse job = http_get(server.http_port(), "/v1/jobs/" + id);
 
   EXPECT_EQ(job.status, 200) << job.body;
   EXPECT_EQ(job.json().at("job").at("state"), "available");
@@ -146,7 +146,7 @@ TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {
   EXPECT_EQ(http(port, {.method = "POST", .target = "/v1/jobs", .body = "{\"payload\": \"" + canary}).status,
             415);
   EXPECT_EQ(http_post(port, "/v1/jobs", {{"kind", ""}, {"payload", canary}}).status, 422);
-  const HttpAnswer claimed = http_post(port, "/v1/claim", {{"queue", "default"}, {"worker", "w"}});
+  const HttpResponse claimed = http_post(port, "/v1/claim", {{"queue", "default"}, {"worker", "w"}});
   ASSERT_EQ(claimed.status, 200) << claimed.body;
   const auto lease = claimed.json().at("jobs").at(0).at("lease");
   const nlohmann::json settle = {

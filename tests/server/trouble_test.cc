@@ -57,7 +57,7 @@ TEST(ServerTroubleTest, a_database_that_is_not_there_yet_is_waited_for) {
   server.wait_until_it_serves();
   EXPECT_EQ(http_get(server.http_port(), "/health").status, 200);
   EXPECT_EQ(http_get(server.http_port(), "/ready").status, 503);
-  const HttpAnswer refused = http_post(server.http_port(), "/v1/jobs", kJob);
+  const HttpResponse refused = http_post(server.http_port(), "/v1/jobs", kJob);
   EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_NE(refused.header("retry-after"), "");
   EXPECT_EQ(refused.json().value("code", ""), "unavailable");
@@ -82,7 +82,7 @@ TEST(ServerTroubleTest, what_was_acknowledged_is_there_after_the_database_was_ki
     producers.emplace_back([&] {
       while (!over) {
         const std::string key = "key-" + std::to_string(++sent);
-        const HttpAnswer answer =
+        const HttpResponse answer =
             http_post(server.http_port(), "/v1/jobs", {{"kind", "k"}, {"idempotency_key", key}});
         const std::lock_guard lock{mutex};
         statuses.insert(answer.status);
@@ -134,7 +134,7 @@ class ReplicaTest : public ::testing::Test {
   /// A worker of both replicas, in this process.
   std::unique_ptr<Worker> worker_on(const std::string& servers, const std::string& name) {
     auto worker = std::make_unique<Worker>(
-        WorkerOptions{.server = servers, .name = name, .slots = 2, .log = [](const Event&) {}});
+        Worker::connect(servers, {.name = name, .slots = 2, .log = [](const Event&) {}}));
     worker->handle("k", [this](Context&) {
       std::this_thread::sleep_for(5ms);
       ++executed_;

@@ -215,7 +215,7 @@ TEST_F(CoalescingTest, heartbeats_with_different_extensions_keep_them) {
 }
 
 TEST_F(CoalescingTest, what_is_over_the_limit_is_refused_at_once_and_room_comes_back) {
-  service::Options narrow = options();
+  service::ServiceOptions narrow = options();
   narrow.waiting_max = 10;
   begin(narrow);
   enqueue_one();
@@ -264,7 +264,7 @@ TEST(CoalescerTest, an_error_of_one_call_does_not_spoil_the_others) {
   std::atomic<int> runs{0};
   Numbers coalescer{
       {.threads = 1,
-       .run = [&](std::span<const int> items, std::int64_t) -> service::Answer<std::vector<int>> {
+       .run = [&](std::span<const int> items, std::int64_t) -> service::ServiceResult<std::vector<int>> {
          if (runs++ == 0) go.wait();
          if (std::ranges::count(items, 13) > 0)
            return std::unexpected(service::Problem{.code = service::Code::invalid});
@@ -292,7 +292,7 @@ TEST(CoalescerTest, an_unknown_outcome_is_not_tried_again) {
   std::atomic<int> runs{0};
   Numbers coalescer{
       {.threads = 1,
-       .run = [&](std::span<const int> items, std::int64_t) -> service::Answer<std::vector<int>> {
+       .run = [&](std::span<const int> items, std::int64_t) -> service::ServiceResult<std::vector<int>> {
          if (runs++ == 0) {
            go.wait();
            return std::vector<int>(items.begin(), items.end());

@@ -41,7 +41,7 @@ TEST_F(DispatchTest, a_consumer_gets_what_it_has_credit_for_and_no_more) {
 }
 
 TEST_F(DispatchTest, consumers_take_turns) {
-  service::Options one_claim_at_a_time = options();
+  service::ServiceOptions one_claim_at_a_time = options();
   one_claim_at_a_time.connections = 1;
   begin(one_claim_at_a_time);
   std::array<Basket, 3> baskets;
@@ -186,7 +186,7 @@ TEST_F(DispatchTest, jobs_of_a_consumer_that_left_while_they_were_claimed_are_gi
 }
 
 TEST_F(DispatchTest, an_idle_consumer_is_woken_by_what_this_service_adds) {
-  service::Options sleepy = options();
+  service::ServiceOptions sleepy = options();
   sleepy.listen = false;
   sleepy.poll_max = std::chrono::hours{1};
   begin(sleepy);
@@ -200,7 +200,7 @@ TEST_F(DispatchTest, an_idle_consumer_is_woken_by_what_this_service_adds) {
 }
 
 TEST_F(DispatchTest, an_idle_consumer_is_woken_by_what_somebody_else_adds) {
-  service::Options sleepy = options();
+  service::ServiceOptions sleepy = options();
   sleepy.poll_max = std::chrono::hours{1};
   begin(sleepy);
   Basket basket;
@@ -218,7 +218,7 @@ TEST_F(DispatchTest, an_idle_consumer_is_woken_by_what_somebody_else_adds) {
 }
 
 TEST_F(DispatchTest, without_announcements_jobs_are_found_by_looking) {
-  service::Options deaf = options();
+  service::ServiceOptions deaf = options();
   deaf.listen = false;
   deaf.poll_max = ms{20};
   begin(deaf);
@@ -232,7 +232,7 @@ TEST_F(DispatchTest, without_announcements_jobs_are_found_by_looking) {
 }
 
 TEST_F(DispatchTest, whoever_comes_to_a_queue_that_was_empty_is_served_at_once) {
-  service::Options sleepy = options();
+  service::ServiceOptions sleepy = options();
   sleepy.listen = false;
   sleepy.poll_max = std::chrono::hours{1};
   begin(sleepy);
@@ -284,7 +284,7 @@ TEST_F(DispatchTest, two_thousand_idle_consumers_are_served_in_turn) {
 }
 
 TEST_F(DispatchTest, more_consumers_than_allowed_are_refused) {
-  service::Options few = options();
+  service::ServiceOptions few = options();
   few.consumers_max = 2;
   begin(few);
   Basket basket;

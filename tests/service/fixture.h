@@ -23,22 +23,22 @@ template <class T>
 class Pending {
  public:
   [[nodiscard]] service::Done<T> done() {
-    return [state = state_](service::Answer<T> answer) { state->set_value(std::move(answer)); };
+    return [state = state_](service::ServiceResult<T> answer) { state->set_value(std::move(answer)); };
   }
-  [[nodiscard]] service::Answer<T> get() {
+  [[nodiscard]] service::ServiceResult<T> get() {
     auto future = state_->get_future();
     if (future.wait_until(soon()) != std::future_status::ready) throw std::runtime_error("no answer came");
     return future.get();
   }
 
  private:
-  std::shared_ptr<std::promise<service::Answer<T>>> state_ =
-      std::make_shared<std::promise<service::Answer<T>>>();
+  std::shared_ptr<std::promise<service::ServiceResult<T>>> state_ =
+      std::make_shared<std::promise<service::ServiceResult<T>>>();
 };
 
 /// Calls `call(done)` and waits for its answer.
 template <class T, class Call>
-service::Answer<T> answer_of(const Call& call) {
+service::ServiceResult<T> answer_of(const Call& call) {
   Pending<T> pending;
   call(pending.done());
   return pending.get();
@@ -46,7 +46,7 @@ service::Answer<T> answer_of(const Call& call) {
 
 /// The value, or an exception with the problem's text.
 template <class T>
-T must(service::Answer<T> answer) {
+T must(service::ServiceResult<T> answer) {
   if (!answer) {
     throw std::runtime_error(std::string{to_string(answer.error().code)} + ": " + answer.error().message);
   }
@@ -139,19 +139,21 @@ class ServiceTest : public ::testing::Test {
 
   ServiceTest() : sql_(database_.connect()), store_(must(Store::open({.database = database_.dsn()}))) {}
 
-  [[nodiscard]] service::Options options() { return {.database = database_.dsn(), .log = log_.sink()}; }
-  [[nodiscard]] static std::unique_ptr<service::Service> start(service::Options options) {
+  [[nodiscard]] service::ServiceOptions options() {
+    return {.database = database_.dsn(), .log = log_.sink()};
+  }
+  [[nodiscard]] static std::unique_ptr<service::Service> start(service::ServiceOptions options) {
     auto service = service::Service::start(std::move(options));
     if (!eventually([&] { return service->ready(); })) throw std::runtime_error("the service is not ready");
     return service;
   }
   void begin() { begin(options()); }
-  void begin(service::Options options) { service_ = start(std::move(options)); }
+  void begin(service::ServiceOptions options) { service_ = start(std::move(options)); }
 
-  service::Answer<std::vector<Submission>> enqueue(std::vector<NewJob> jobs) {
+  service::ServiceResult<std::vector<Submission>> enqueue(std::vector<NewJob> jobs) {
     return enqueue(who_, std::move(jobs));
   }
-  service::Answer<std::vector<Submission>> enqueue(const Principal& who, std::vector<NewJob> jobs) {
+  service::ServiceResult<std::vector<Submission>> enqueue(const Principal& who, std::vector<NewJob> jobs) {
     return answer_of<std::vector<Submission>>(
         [&](auto done) { service_->enqueue(who, jobs, std::move(done)); });
   }
@@ -166,23 +168,27 @@ class ServiceTest : public ::testing::Test {
       ids.push_back(submission.job);
     return ids;
   }
-  service::Answer<std::vector<Verdict>> settle(std::vector<Settlement> settlements, bool resent = false) {
+  service::ServiceResult<std::vector<Verdict>> settle(std::vector<Settlement> settlements,
+                                                      bool resent = false) {
     return answer_of<std::vector<Verdict>>(
         [&](auto done) { service_->settle(who_, settlements, resent, std::move(done)); });
   }
-  service::Answer<JobHistory> history(JobId id) { return history(who_, id); }
-  service::Answer<JobHistory> history(const Principal& who, JobId id) {
+  service::ServiceResult<JobHistory> history(JobId id) { return history(who_, id); }
+  service::ServiceResult<JobHistory> history(const Principal& who, JobId id) {
     return answer_of<JobHistory>([&](auto done) { service_->job(who, id, std::move(done)); });
   }
-  service::Answer<service::Changed<CancelStatus>> cancel(const Principal& who, service::Selection jobs) {
+  service::ServiceResult<service::Changed<CancelStatus>> cancel(const Principal& who,
+                                                                service::Selection jobs) {
     return answer_of<service::Changed<CancelStatus>>(
         [&](auto done) { service_->cancel(who, jobs, "not wanted", std::move(done)); });
   }
-  service::Answer<service::Changed<RequeueStatus>> requeue(const Principal& who, service::Selection jobs) {
+  service::ServiceResult<service::Changed<RequeueStatus>> requeue(const Principal& who,
+                                                                  service::Selection jobs) {
     return answer_of<service::Changed<RequeueStatus>>(
         [&](auto done) { service_->requeue(who, jobs, std::move(done)); });
   }
-  service::Answer<service::Page> list(const Principal& who, ListRequest request, std::string cursor = {}) {
+  service::ServiceResult<service::Page> list(const Principal& who, ListRequest request,
+                                             std::string cursor = {}) {
     return answer_of<service::Page>(
         [&](auto done) { service_->list(who, request, cursor, std::move(done)); });
   }

@@ -20,7 +20,7 @@ class TroubleTest : public ServiceTest {};
 
 TEST_F(TroubleTest, a_lost_answer_to_a_submission_adds_its_jobs_once) {
   WireProxy proxy{database_.dsn()};
-  service::Options far = options();
+  service::ServiceOptions far = options();
   far.database = proxy.dsn();
   begin(far);
   enqueue_one();
@@ -33,7 +33,7 @@ TEST_F(TroubleTest, a_lost_answer_to_a_submission_adds_its_jobs_once) {
 
 TEST_F(TroubleTest, a_network_that_swallows_everything_is_noticed_and_its_return_too) {
   WireProxy proxy{database_.dsn()};
-  service::Options far = options();
+  service::ServiceOptions far = options();
   far.database = proxy.dsn();
   far.call_timeout = ms{1'000};
   begin(far);
@@ -64,7 +64,7 @@ TEST_F(TroubleTest, a_network_that_swallows_everything_is_noticed_and_its_return
 
 TEST_F(TroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) {
   TestDatabase empty{Template::empty};
-  service::Options early = options();
+  service::ServiceOptions early = options();
   early.database = empty.dsn();
   auto service = service::Service::start(early);
   ASSERT_TRUE(eventually([&] { return log_.count("database_lost") > 0; }));
@@ -78,7 +78,7 @@ TEST_F(TroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) 
 }
 
 TEST_F(TroubleTest, what_it_says_names_no_address_or_role) {
-  service::Options wrong = options();
+  service::ServiceOptions wrong = options();
   wrong.database = "host=/nowhere/secret-place user=secret-role password=secret-word dbname=x";
   auto service = service::Service::start(wrong);
   ASSERT_TRUE(eventually([&] { return log_.count("database_lost") > 0; }));
@@ -105,7 +105,7 @@ class ServiceRestartTest : public ::testing::Test {
     ASSERT_EQ(::kill(server.postmaster_pid(), SIGQUIT), 0);
     ASSERT_TRUE(eventually([&] { return server.postmaster_pid() == 0; }));
   }
-  service::Answer<std::vector<Submission>> enqueue(service::Service& service) {
+  service::ServiceResult<std::vector<Submission>> enqueue(service::Service& service) {
     return answer_of<std::vector<Submission>>([&](auto done) {
       service.enqueue(service::Principal::anybody(), {NewJob{.kind = "x"}}, std::move(done));
     });

@@ -56,7 +56,7 @@ TEST_F(VerbsTest, a_bad_job_refuses_its_whole_call) {
 }
 
 TEST_F(VerbsTest, limits_are_kept_before_the_database) {
-  service::Options narrow = options();
+  service::ServiceOptions narrow = options();
   narrow.payload_bytes_max = 100;
   narrow.json_depth_max = 3;
   narrow.batch_max = 2;

@@ -69,10 +69,10 @@ std::string text_of(const HttpRequest& request) {
   return text + "\r\n" + request.body;
 }
 
-HttpAnswer parse(const std::string& text) {
+HttpResponse parse(const std::string& text) {
   const auto head_end = text.find("\r\n\r\n");
   if (!text.starts_with("HTTP/1.1 ") || head_end == std::string::npos) return {};
-  HttpAnswer answer{.status = std::stoi(text.substr(9, 3)), .body = text.substr(head_end + 4)};
+  HttpResponse answer{.status = std::stoi(text.substr(9, 3)), .body = text.substr(head_end + 4)};
   auto at = text.find("\r\n") + 2;
   while (at < head_end) {
     const auto end = text.find("\r\n", at);
@@ -86,7 +86,7 @@ HttpAnswer parse(const std::string& text) {
 
 }  // namespace
 
-HttpAnswer http(std::uint16_t port, const HttpRequest& request) {
+HttpResponse http(std::uint16_t port, const HttpRequest& request) {
   const Socket socket{port};
   if (!socket.connected() || !socket.send(text_of(request))) return {};
   return parse(socket.receive());

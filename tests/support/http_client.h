@@ -10,7 +10,7 @@
 
 namespace faultline::testing {
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 0;  ///< 0: there was none, the connection could not be made or broke
   std::map<std::string, std::string> headers{};  ///< by name in lower case
   std::string body{};
@@ -30,12 +30,13 @@ struct HttpRequest {
 };
 
 /// One request to this machine on a connection of its own.
-[[nodiscard]] HttpAnswer http(std::uint16_t port, const HttpRequest& request);
-[[nodiscard]] inline HttpAnswer http_get(std::uint16_t port, std::string target) {
+[[nodiscard]] HttpResponse http(std::uint16_t port, const HttpRequest& request);
+[[nodiscard]] inline HttpResponse http_get(std::uint16_t port, std::string target) {
   return http(port, {.target = std::move(target)});
 }
-[[nodiscard]] inline HttpAnswer http_post(std::uint16_t port, std::string target, const nlohmann::json& body,
-                                          std::map<std::string, std::string> headers = {}) {
+[[nodiscard]] inline HttpResponse http_post(std::uint16_t port, std::string target,
+                                            const nlohmann::json& body,
+                                            std::map<std::string, std::string> headers = {}) {
   headers.emplace("Content-Type", "application/json");
   return http(
       port,

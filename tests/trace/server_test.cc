@@ -18,7 +18,7 @@ class TracedServerTest : public WorkerTest {
  protected:
   void start(double sample_ratio = 1) {
     server_ = must(server::Server::start({.database = database_.dsn(),
-                                          .listen = config::Address{"127.0.0.1", 0},
+                                          .listen = config::ListenAddress{"127.0.0.1", 0},
                                           .grpc = std::nullopt,
                                           .otlp_endpoint = collector_.endpoint(),
                                           .otlp_sample_ratio = sample_ratio},
@@ -28,7 +28,7 @@ class TracedServerTest : public WorkerTest {
   Json post(const Json& body, const std::string& traceparent = {}) {
     std::map<std::string, std::string> headers;
     if (!traceparent.empty()) headers.emplace("traceparent", traceparent);
-    const HttpAnswer answer = http_post(server_->http_port(), "/v1/jobs", body, headers);
+    const HttpResponse answer = http_post(server_->http_port(), "/v1/jobs", body, headers);
     EXPECT_LT(answer.status, 300) << answer.body;
     return answer.json();
   }
@@ -85,7 +85,7 @@ TEST_F(TracedServerTest, the_header_is_for_jobs_that_name_no_trace_and_counts_on
 
   const std::string ignored = post({{"kind", "test"}}, "00-nonsense")["job_id"];
   EXPECT_THAT(traceparent_in_answer(ignored), Not(HasSubstr("nonsense")));
-  const HttpAnswer refused =
+  const HttpResponse refused =
       http_post(server_->http_port(), "/v1/jobs", {{"kind", "test"}, {"traceparent", "00-nonsense"}});
   EXPECT_EQ(refused.status, 422);
   EXPECT_THAT(refused.body, HasSubstr("traceparent"));
@@ -119,7 +119,7 @@ TEST_F(TracedServerTest, a_refused_write_is_told_by_the_server_with_job_token_an
   const Json claimed = http_post(server_->http_port(), "/v1/claim", {{"worker", "late"}}).json();
   const Json lease = claimed["jobs"].at(0)["lease"];
   take_over(JobId{Uuid::parse(id).value()});
-  const HttpAnswer answer =
+  const HttpResponse answer =
       http_post(server_->http_port(), "/v1/settle",
                 {{"results", Json::array({{{"lease", lease}, {"outcome", "succeeded"}}})}});
   EXPECT_EQ(answer.json()["verdicts"].at(0)["status"], "stale") << answer.body;

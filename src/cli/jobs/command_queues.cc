@@ -1,0 +1,183 @@
+#include <charconv>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/jobs/job_options.h"
+#include "cli/jobs/timeline.h"
+#include "cli/support/failures.h"
+#include "cli/support/table_text.h"
+#include "config/values.h"
+#include "http/encode.h"
+#include "service/operations.h"
+
+namespace faultline::cli {
+namespace {
+
+using service::QueueOverview;
+
+std::vector<std::string> row_of(const QueueOverview& overview) {
+  const Queue& queue = overview.queue;
+  const QueueCounts& counts = overview.counts;
+  return {
+      queue.name,
+      queue.paused ? "paused" : "open",
+      std::to_string(counts.available),
+      std::to_string(counts.scheduled),
+      std::to_string(counts.running) + (queue.running_max ? "/" + std::to_string(*queue.running_max) : ""),
+      std::to_string(counts.held),
+      std::to_string(counts.dead),
+      std::to_string(counts.succeeded),
+      std::to_string(counts.cancelled),
+      counts.oldest_due_age ? human_duration(*counts.oldest_due_age) : "-",
+      config::write_duration(queue.lease_ttl),
+      std::to_string(queue.attempts_max),
+      config::write_duration(queue.backoff_base) + " to " + config::write_duration(queue.backoff_max),
+      config::write_duration(queue.retention)};
+}
+
+std::string table_of(const std::vector<QueueOverview>& queues) {
+  std::vector<std::vector<std::string>> rows{{"QUEUE", "STATE", "AVAILABLE", "SCHEDULED", "RUNNING", "HELD",
+                                              "DEAD", "SUCCEEDED", "CANCELLED", "OLDEST", "TTL", "ATTEMPTS",
+                                              "BACKOFF", "RETENTION"}};
+  for (const QueueOverview& queue : queues) rows.push_back(row_of(queue));
+  return table_text(rows);
+}
+
+Expected<CommandResult> list(Context& context) {
+  auto store = context.open_store();
+  if (!store) return std::unexpected(store.error());
+  auto queues = store->queues();
+  if (!queues) return std::unexpected(to_failure(queues.error()));
+  auto counts = store->counts();
+  if (!counts) return std::unexpected(to_failure(counts.error()));
+  const auto overviews = service::overviews_of(std::move(*queues), std::move(*counts));
+  return CommandResult{.text = table_of(overviews), .json_text = http::list_body("queues", overviews)};
+}
+
+/// The queue as it is now, which is what HTTP answers a change with.
+Expected<CommandResult> queue_result(Store& store, const std::string& name) {
+  const auto overview = service::find_queue(store, name);
+  if (!overview) return std::unexpected(to_failure(overview.error()));
+  http::JsonWriter json;
+  http::write(json, *overview);
+  return CommandResult{.text = table_of({*overview}), .json_text = json.take()};
+}
+
+Failure unknown_queue(const Error& error) {
+  Failure failure = to_failure(error);
+  if (error.code == ErrorCode::unknown_queue)
+    failure.hint = "see `faultline queues list`; `faultline queues set NAME` makes a queue";
+  return failure;
+}
+
+void add_pausing(CLI::App& command, Action& chosen, bool pause) {
+  auto* verb = command.add_subcommand(pause ? "pause" : "resume",
+                                      pause ? "Let no more jobs of a queue be claimed; what runs goes on"
+                                            : "Let jobs of a paused queue be claimed again");
+  verb->fallthrough();
+  const auto name = std::make_shared<std::string>();
+  verb->add_option("NAME", *name, "The queue's name")->required();
+  verb->callback([&chosen, name, pause] {
+    chosen = [name, pause](Context& context) -> Expected<CommandResult> {
+      auto store = context.open_store();
+      if (!store) return std::unexpected(store.error());
+      const auto done = pause ? store->pause(*name) : store->resume(*name);
+      if (!done) return std::unexpected(unknown_queue(done.error()));
+      return queue_result(*store, *name);
+    };
+  });
+}
+
+/// What the command line says, before it is read.
+struct SetRequest {
+  std::string name;
+  std::string running_max;
+  std::optional<int> attempts;
+  std::string ttl;
+  std::string backoff_base;
+  std::string backoff_max;
+  std::string retention;
+  std::string key_retention;
+};
+
+Expected<void> read_running_max(const std::string& text, std::optional<int>& into) {
+  if (text.empty()) return {};
+  if (text == "none") {
+    into = -1;
+    return {};
+  }
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0)
+    return std::unexpected(wrong_usage("--running-max: " + config::quoted(text) + " is not a number of jobs",
+                                       "give 0 or more, or none to take the cap away"));
+  into = value;
+  return {};
+}
+
+Expected<QueueSettings> to_settings(const SetRequest& request) {
+  QueueSettings settings{.attempts_max = request.attempts};
+  if (auto read = read_running_max(request.running_max, settings.running_max); !read)
+    return std::unexpected(read.error());
+  const std::tuple<std::string_view, const std::string&, std::optional<std::chrono::milliseconds>&>
+      durations[]{
+          {"--ttl", request.ttl, settings.lease_ttl},
+          {"--backoff-base", request.backoff_base, settings.backoff_base},
+          {"--backoff-max", request.backoff_max, settings.backoff_max},
+          {"--retention", request.retention, settings.retention},
+          {"--key-retention", request.key_retention, settings.key_retention},
+      };
+  for (const auto& [name, text, into] : durations) {
+    const auto duration = parse_duration_option(name, text);
+    if (!duration) return std::unexpected(duration.error());
+    into = *duration;
+  }
+  return settings;
+}
+
+Expected<CommandResult> set(Context& context, const SetRequest& request) {
+  const auto settings = to_settings(request);
+  if (!settings) return std::unexpected(settings.error());
+  auto store = context.open_store();
+  if (!store) return std::unexpected(store.error());
+  if (const auto done = store->set_queue(request.name, *settings); !done)
+    return std::unexpected(to_failure(done.error()));
+  return queue_result(*store, request.name);
+}
+
+void add_set(CLI::App& command, Action& chosen) {
+  auto* verb = command.add_subcommand("set", "Make a queue, or change what is set about it");
+  verb->fallthrough();
+  const auto request = std::make_shared<SetRequest>();
+  verb->add_option("NAME", request->name, "The queue's name")->required();
+  verb->add_option("--running-max", request->running_max, "The most jobs that run at once, or none")
+      ->type_name("N");
+  verb->add_option("--attempts", request->attempts, "Attempts of a job before it is dead")->type_name("N");
+  const auto duration = [&](const std::string& name, std::string& into, const std::string& help) {
+    verb->add_option(name, into, help)->type_name("DURATION");
+  };
+  duration("--ttl", request->ttl, "How long a lease is good without a heartbeat");
+  duration("--backoff-base", request->backoff_base, "The wait before the first retry; it doubles");
+  duration("--backoff-max", request->backoff_max, "The longest wait before a retry");
+  duration("--retention", request->retention, "How long finished jobs are kept");
+  duration("--key-retention", request->key_retention,
+           "How much longer than its job an idempotency key lives");
+  verb->callback(
+      [&chosen, request] { chosen = [request](Context& context) { return set(context, *request); }; });
+}
+
+}  // namespace
+
+void add_queues_command(CLI::App& app, Action& chosen) {
+  auto* command = app.add_subcommand("queues", "List, pause, resume, make and change queues");
+  command->fallthrough();
+  command->require_subcommand(1);
+  auto* list_command = command->add_subcommand("list", "List all queues with their jobs and settings");
+  list_command->fallthrough();
+  list_command->callback([&chosen] { chosen = list; });
+  add_pausing(*command, chosen, true);
+  add_pausing(*command, chosen, false);
+  add_set(*command, chosen);
+}
+
+}  // namespace faultline::cli

@@ -1,0 +1,34 @@
+#include "cli/support/output.h"
+
+#include <algorithm>
+#include <ostream>
+
+namespace faultline::cli {
+
+void Output::print(const CommandResult& answer) const {
+  if (json_ && !answer.json_text.empty()) {
+    std::string line = answer.json_text;
+    // Between two tokens, which is the only place where JSON may have a line break.
+    std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    *out_ << line << '\n' << std::flush;
+  } else if (json_) {
+    if (answer.json.is_null()) return;  // it has been said line by line
+    *out_ << answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
+  } else {
+    *out_ << answer.text << std::flush;
+  }
+}
+
+void Output::print(const Failure& failure) const {
+  if (json_) {
+    const nlohmann::json object{
+        {"error", {{"code", failure.code}, {"message", failure.message}, {"hint", failure.hint}}}};
+    *err_ << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
+    return;
+  }
+  *err_ << "faultline: " << failure.message << '\n';
+  if (!failure.hint.empty()) *err_ << "  hint: " << failure.hint << '\n';
+  *err_ << std::flush;
+}
+
+}  // namespace faultline::cli

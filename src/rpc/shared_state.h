@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "faultline/event.h"
+#include "service/authenticator.h"
+#include "service/service.h"
+
+namespace grpc {
+class CallbackServerContext;
+}
+
+namespace faultline::rpc {
+
+class JobStream;
+
+/// What all calls of a server share. Thread-safe.
+struct SharedState {
+  service::Service& service;
+  const service::Authenticator& authenticator;
+  const EventSink log;
+  const std::size_t streams_max;
+  const bool certificates;  ///< every caller has shown one of the client authority
+
+  std::atomic<std::uint64_t> calls = 0;
+
+  std::mutex mutex{};
+  std::unordered_set<JobStream*> streams{};  ///< under the mutex
+  bool draining = false;                     ///< under the mutex
+};
+
+/// Who calls: the owner of the bearer key, or else of the client's certificate.
+[[nodiscard]] service::ServiceResult<service::Principal> caller(const SharedState& shared,
+                                                                const grpc::CallbackServerContext& context);
+
+}  // namespace faultline::rpc

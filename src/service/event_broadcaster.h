@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "service/monitored_store.h"
+#include "service/service.h"
+
+namespace faultline::service {
+
+/// Tells those who watch what happens now: what this service does, and, from the database, what the fence
+/// refused anywhere and how many jobs there are. While nobody watches it does nothing.
+///
+/// It is told in order, on one thread. If that thread cannot keep up, events are left out. Thread-safe.
+class EventBroadcaster {
+ public:
+  explicit EventBroadcaster(MonitoredStore& store);
+  ~EventBroadcaster() { stop(); }
+  EventBroadcaster(const EventBroadcaster&) = delete;
+  EventBroadcaster& operator=(const EventBroadcaster&) = delete;
+
+  using Next = std::function<void(const std::shared_ptr<const LiveEvent>&)>;
+  [[nodiscard]] std::unique_ptr<Service::EventSubscription> watch(const Principal& who, Next next);
+  [[nodiscard]] bool watched() const { return watchers_count_.load(std::memory_order_relaxed) > 0; }
+
+  // What happened. Cheap while nobody watches.
+  void enqueued(std::span<const NewJob> jobs, std::span<const Submission> submissions);
+  void claimed(std::span<const ClaimedJob> jobs);
+  void settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts);
+  /// A write was refused: the evidence is looked at soon.
+  void refused();
+  void queue_changed(const QueueOverview& queue);
+
+  /// Nobody is told anything any more.
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Watcher;
+  class Subscription;
+  using Overviews = std::vector<QueueOverview>;
+  struct Item {
+    std::shared_ptr<const LiveEvent> event;
+    std::shared_ptr<const Overviews> snapshot{};  ///< of `queues`: for those who may see only some of them
+  };
+
+  void leave(const std::shared_ptr<Watcher>& watcher);
+  void tell(std::string name, std::string queue, std::string json,
+            std::shared_ptr<const Overviews> snapshot = {});
+  /// The queue of a job that this service gave out; empty if it did not, or long ago.
+  [[nodiscard]] std::string queue_of(JobId job);
+
+  void deliver();
+  void hand_to(Watcher& watcher, const Item& item);
+
+  void observe();
+  void read_evidence(Store& store);
+  void read_queues(Store& store);
+
+  MonitoredStore& store_;
+  std::atomic<std::size_t> watchers_count_{0};
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable told_;
+  std::condition_variable handed_;
+  std::condition_variable kicked_;
+  std::list<std::shared_ptr<Watcher>> watchers_;
+  std::deque<Item> items_;
+  std::uint64_t last_id_ = 0;
+  bool kick_ = false;
+  bool stopping_ = false;
+  Clock::time_point watched_since_{};
+
+  std::mutex queues_mutex_;  // guards the two maps: older jobs are forgotten by the mapful
+  std::unordered_map<JobId, std::shared_ptr<const std::string>> queue_of_job_;
+  std::unordered_map<JobId, std::shared_ptr<const std::string>> queue_of_older_job_;
+
+  // The observer's own.
+  using Evidence = std::tuple<DatabaseTime, JobId, std::int64_t, Uuid, std::string>;
+  std::set<Evidence> seen_;
+  DatabaseTime evidence_since_{};
+  Clock::time_point observed_since_{};
+
+  std::jthread deliverer_;
+  std::jthread observer_;
+};
+
+}  // namespace faultline::service

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "faultline/job.h"
+#include "metrics/metrics.h"
+
+namespace faultline::service {
+
+/// Which job is behind a lease, for those that were given out here lately: a result names its lease only, and
+/// is counted by queue and kind. Nothing but figures depends on it. Thread-safe.
+class LeaseRegistry {
+ public:
+  struct Entry {
+    metrics::Series* series = nullptr;
+    bool attempts_left = true;
+    std::chrono::steady_clock::time_point since{};
+  };
+
+  /// Remembers at most this many; then the oldest are forgotten.
+  explicit LeaseRegistry(std::size_t leases_max) : leases_max_(leases_max) {}
+
+  void add(metrics::Metrics& metrics, std::span<const ClaimedJob> jobs);
+  [[nodiscard]] std::optional<Entry> find(const Lease& lease) const;
+  /// Finds, and forgets.
+  [[nodiscard]] std::optional<Entry> remove(const Lease& lease);
+
+ private:
+  struct Record {
+    Uuid lease_id;
+    Entry entry;
+    std::list<JobId>::iterator place;  ///< in `in_order_`
+  };
+  using Records = std::unordered_map<JobId, Record>;
+
+  void erase(Records::iterator record);
+
+  const std::size_t leases_max_;
+  mutable std::mutex mutex_;   // guards all below
+  Records records_;            ///< the latest lease of each job: those of one claim may share a lease id
+  std::list<JobId> in_order_;  ///< of their claims
+};
+
+}  // namespace faultline::service

@@ -1,0 +1,492 @@
+#include "worker/coordinator.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace faultline::worker {
+namespace {
+
+/// The jobs of one statement: more make it hardly faster, and hold row locks longer.
+constexpr std::size_t kGroup = 500;
+/// How long an outcome waits for others while there is other work for the slots.
+constexpr std::chrono::milliseconds kLinger{5};
+/// After this time a slot that took several jobs is not waited for any longer.
+constexpr std::chrono::milliseconds kFetch{10};
+constexpr std::chrono::milliseconds kBackOffMin{50};
+constexpr std::chrono::milliseconds kBackOffMax{5'000};
+
+}  // namespace
+
+Coordinator::Coordinator(const Options& options) : slots_(options.slots) {
+  unsigned weights = 0;
+  for (const QueueShare& share : options.queues) weights += std::max(share.weight, 1U);
+  for (const QueueShare& share : options.queues) {
+    const unsigned weight = std::max(share.weight, 1U);
+    queues_.emplace_back(QueueState::Options{
+        .queue = share.queue,
+        .concurrency = share.concurrency == 0 ? options.slots : std::min(share.concurrency, options.slots),
+        .weight = weight,
+        .prefetch_max = options.prefetch_max * weight / weights,
+        .poll_max = options.poll_max});
+  }
+}
+
+// Executors.
+
+Coordinator::ResultBuffer::ResultBuffer(Coordinator& coordinator) : coordinator_(coordinator) {
+  const std::lock_guard lock{coordinator_.mutex_};
+  coordinator_.buffers_.push_back(this);
+}
+
+Coordinator::ResultBuffer::~ResultBuffer() {
+  const std::lock_guard lock{coordinator_.mutex_};
+  std::erase(coordinator_.buffers_, this);
+}
+
+bool Coordinator::next_jobs(ResultBuffer& buffer, std::vector<Attempt*>& jobs) {
+  jobs.clear();
+  std::vector<std::shared_ptr<Batch>> gone;  // destroyed behind the lock
+  std::unique_lock lock{mutex_};
+  if (buffer.queue_index_) {
+    --queues_[*buffer.queue_index_].busy;
+    take_finished(buffer, gone);
+    buffer.queue_index_.reset();
+    buffer.taken_.clear();
+    if (running() == 0) drained_.notify_all();
+  }
+  for (;;) {
+    if (closed_) return false;
+    if (QueueState* queue = queue_to_run(gone)) {
+      const std::size_t count = std::min(queue->chunk(), queue->waiting.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        jobs.push_back(queue->waiting.front());
+        queue->waiting.pop_front();
+      }
+      ++queue->busy;
+      buffer.queue_index_ = static_cast<std::size_t>(queue - queues_.data());
+      buffer.left_ = count;
+      if (count > 1) buffer.taken_ = jobs;
+      if (count > 1) fetch_at_ = std::min(fetch_at_, Clock::now() + kFetch);
+      virtual_time_ = std::max(queue->turn, virtual_time_);
+      queue->turn = virtual_time_ + static_cast<double>(count) / queue->options().weight;
+      // There is more than this slot takes: each slot wakes the next one.
+      if (idle_slots_ > 0 && queue_to_run(gone) != nullptr) slots_changed_.notify_one();
+      wake_claim_settler_if_due();
+      return true;
+    }
+    wake_claim_settler_if_due();
+    ++idle_slots_;
+    slots_changed_.wait(lock);
+    --idle_slots_;
+  }
+}
+
+void Coordinator::take_finished(ResultBuffer& buffer, std::vector<std::shared_ptr<Batch>>& gone) {
+  const std::lock_guard buffer_lock{buffer.mutex_};
+  const Clock::time_point now = Clock::now();
+  QueueState& queue = queues_[*buffer.queue_index_];  // all of one queue
+  buffer.left_ -= buffer.finished_.size();
+  for (Finished& done : buffer.finished_) {
+    if (done.took) queue.finished(now, *done.took);
+    if (done.owns_outcome && done.outcome) add_outcome(*done.attempt, std::move(*done.outcome), now);
+    if (done.owns_outcome && !done.outcome) let_go(*done.attempt, gone);
+    let_go(*done.attempt, gone);
+  }
+  buffer.finished_.clear();
+}
+
+void Coordinator::fetch_finished(Clock::time_point now, std::vector<std::shared_ptr<Batch>>& gone) {
+  fetch_at_ = Clock::time_point::max();
+  for (ResultBuffer* buffer : buffers_) {
+    if (!buffer->queue_index_) continue;
+    take_finished(*buffer, gone);
+    offer_to_others(*buffer);
+    // The last one is brought by the slot itself.
+    if (buffer->left_ > 1) fetch_at_ = now + kFetch;
+  }
+}
+
+void Coordinator::offer_to_others(ResultBuffer& buffer) {
+  // Whoever begins a job first has it; the other lets go of it.
+  QueueState& queue = queues_[*buffer.queue_index_];
+  const std::size_t first = buffer.taken_.size() - std::min(buffer.left_, buffer.taken_.size());
+  for (std::size_t i = buffer.taken_.size(); i > first; --i) {
+    Attempt* attempt = buffer.taken_[i - 1];
+    if (!attempt->is_waiting()) continue;
+    ++attempt->batch.holds;
+    queue.waiting.push_front(attempt);
+    if (idle_slots_ > 0) slots_changed_.notify_one();
+  }
+  buffer.taken_.clear();
+}
+
+void Coordinator::fetch_finished() {
+  std::vector<std::shared_ptr<Batch>> gone;
+  const std::lock_guard lock{mutex_};
+  fetch_finished(Clock::now(), gone);
+  wake_claim_settler_if_due();
+}
+
+void Coordinator::add_outcome(Attempt& attempt, Outcome outcome, Clock::time_point now) {
+  if (outcomes_.empty()) oldest_outcome_ = now;
+  if (!claiming_ && outcome.kind == Outcome::Kind::released) ++given_back_;
+  outcomes_.push_back({.attempt = &attempt, .outcome = std::move(outcome)});
+}
+
+QueueState* Coordinator::queue_to_run(std::vector<std::shared_ptr<Batch>>& gone) {
+  QueueState* next = nullptr;
+  for (QueueState& queue : queues_) {
+    while (!queue.waiting.empty() && !queue.waiting.front()->is_waiting()) {
+      let_go(*queue.waiting.front(), gone);
+      queue.waiting.pop_front();
+    }
+    if (queue.waiting.empty() || !queue.may_have_a_slot()) continue;
+    // A queue that was empty for a while has no claim to what it did not use.
+    if (next == nullptr || std::max(queue.turn, virtual_time_) < std::max(next->turn, virtual_time_))
+      next = &queue;
+  }
+  return next;
+}
+
+// Claim settlers.
+
+std::size_t Coordinator::wanted(const QueueState& queue, Clock::time_point now) const {
+  const std::size_t ahead = queue.ahead(now);
+  const std::size_t in_hand = queue.in_hand();
+  const std::size_t most = queue.options().concurrency + ahead;
+  if (in_hand >= most) return 0;
+  if (ahead > 0) return most - in_hand;
+  std::size_t all_in_hand = 0;
+  // What waits in a queue that has all its slots takes none from the others.
+  for (const QueueState& each : queues_) all_in_hand += std::min(each.in_hand(), each.options().concurrency);
+  const std::size_t free = slots_ > all_in_hand ? slots_ - all_in_hand : 0;
+  return std::min(free, most - in_hand);
+}
+
+std::optional<std::size_t> Coordinator::queue_to_claim(Clock::time_point now, bool along, std::size_t& limit,
+                                                       Clock::time_point& wake) const {
+  // Answers are sent anyway, and a claim that goes along costs little.
+  const Clock::time_point soon = along ? now + kLinger : now;
+  std::optional<std::size_t> next;
+  double next_share = 0;
+  unsigned weights = 0;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const QueueState& queue = queues_[i];
+    const std::size_t wants = wanted(queue, now);
+    if (wants == 0) continue;
+    // A queue that has jobs for its slots waits until a whole group is wanted, or half of all it may hold.
+    const std::size_t whole = std::min(kGroup, (queue.options().concurrency + queue.ahead(now)) / 2);
+    if (!along && !queue.waiting.empty() && wants < whole) continue;
+    if (queue.poll_at() > soon) {
+      wake = std::min(wake, queue.poll_at());
+      continue;
+    }
+    weights += queue.options().weight;
+    const double share = static_cast<double>(queue.in_hand()) / queue.options().weight;
+    if (!next || share < next_share) {
+      next = i;
+      next_share = share;
+    }
+  }
+  if (next) {
+    const QueueState& queue = queues_[*next];
+    limit = std::min(kGroup, wanted(queue, now));
+    if (weights > queue.options().weight) {
+      // Others want slots too, so this claim takes no more than its share.
+      const double share = static_cast<double>(queue.options().weight) / weights;
+      limit = static_cast<std::size_t>(std::ceil(static_cast<double>(limit) * share));
+    }
+  }
+  return next;
+}
+
+Coordinator::Due Coordinator::due(Clock::time_point now) const {
+  Due due{.wake = std::min(now + std::chrono::hours{1}, fetch_at_)};
+  if (now < back_off_until_) {
+    due.wake = back_off_until_;
+    return due;
+  }
+  const bool outcomes_due = !outcomes_.empty() && (outcomes_.size() >= kGroup || waiting() == 0 ||
+                                                   !claiming_ || now - oldest_outcome_ >= kLinger);
+  if (!outcomes_.empty() && !outcomes_due) due.wake = std::min(due.wake, oldest_outcome_ + kLinger);
+  if (claiming_) due.queue_index = queue_to_claim(now, outcomes_due, due.limit, due.wake);
+  due.now = outcomes_due || due.queue_index.has_value();
+  return due;
+}
+
+void Coordinator::wake_claim_settler_if_due() {
+  if (idle_claim_settlers_ == 0) return;
+  const Due next = due(Clock::now());
+  if (next.now || next.wake < claim_settler_wakes_at_) claim_settlers_changed_.notify_one();
+}
+
+bool Coordinator::take_work(const Due& next, Work& work) {
+  work.outcomes.clear();
+  work.claim.reset();
+  if (!next.now) return false;
+  take_outcomes(work.outcomes);
+  if (next.queue_index) {
+    QueueState& queue = queues_[*next.queue_index];
+    queue.claiming += next.limit;
+    queue.claim_began();
+    work.claim = Claim{.queue_index = *next.queue_index, .queue = queue.options().queue, .limit = next.limit};
+  }
+  if (work.outcomes.empty() && !work.claim) return false;
+  wake_claim_settler_if_due();
+  return true;
+}
+
+bool Coordinator::next_work(Work& work) {
+  std::vector<std::shared_ptr<Batch>> gone;  // destroyed behind the lock
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    const Clock::time_point now = Clock::now();
+    if (now >= fetch_at_) fetch_finished(now, gone);
+    const Due next = due(now);
+    if (take_work(next, work)) return true;
+    if (closed_) return false;
+    ++idle_claim_settlers_;
+    // Due, and yet nothing to take: outcomes are held back by fenced calls, and looked at again when those
+    // are over.
+    const Clock::time_point wake = next.now ? now + kLinger : next.wake;
+    claim_settler_wakes_at_ = std::min(claim_settler_wakes_at_, wake);
+    claim_settlers_changed_.wait_until(lock, wake);
+    claim_settler_wakes_at_ = Clock::time_point::max();  // the others' may be later
+    --idle_claim_settlers_;
+  }
+}
+
+void Coordinator::take_outcomes(std::vector<PendingOutcome>& outcomes) {
+  std::vector<PendingOutcome> held_back;
+  std::size_t i = 0;
+  for (; i < outcomes_.size() && outcomes.size() < kGroup; ++i) {
+    if (outcomes_[i].maybe_committed || outcomes_[i].attempt->try_close())
+      outcomes.push_back(std::move(outcomes_[i]));
+    else
+      held_back.push_back(std::move(outcomes_[i]));
+  }
+  for (; i < outcomes_.size(); ++i) held_back.push_back(std::move(outcomes_[i]));
+  outcomes_ = std::move(held_back);
+  oldest_outcome_ = Clock::now();
+  outcomes_in_flight_ += outcomes.size();
+}
+
+void Coordinator::claimed(const Claim& claim, std::vector<ClaimedJob> jobs, Clock::time_point sent_at) {
+  std::shared_ptr<Batch> batch;
+  if (!jobs.empty()) {
+    batch = std::make_shared<Batch>();
+    for (ClaimedJob& job : jobs)
+      batch->attempts.emplace_back(std::move(job), claim.queue_index, sent_at, *batch);
+    batch->holds = 2 * batch->attempts.size();
+  }
+  {
+    const std::lock_guard lock{mutex_};
+    const Clock::time_point now = Clock::now();
+    QueueState& queue = queues_[claim.queue_index];
+    queue.claiming -= claim.limit;
+    queue.claim_ended(now, claim.limit, jobs.size());
+    stats_.claimed += jobs.size();
+    if (batch) {
+      batches_.push_back(batch);
+      for (Attempt& attempt : batch->attempts) {
+        if (!claiming_ && attempt.take_away()) add_outcome(attempt, Outcome::release(), now);
+        queue.waiting.push_back(&attempt);
+      }
+      if (idle_slots_ > 0) slots_changed_.notify_one();
+    }
+    wake_claim_settler_if_due();
+    drained_.notify_all();
+  }
+  if (batch && on_new_batch) on_new_batch(*batch);
+}
+
+void Coordinator::claim_failed(const Claim& claim) {
+  const std::lock_guard lock{mutex_};
+  QueueState& queue = queues_[claim.queue_index];
+  queue.claiming -= claim.limit;
+  queue.claim_failed(Clock::now());
+  drained_.notify_all();
+}
+
+std::vector<Coordinator::Want> Coordinator::wants() const {
+  const std::lock_guard lock{mutex_};
+  const Clock::time_point now = Clock::now();
+  std::vector<Want> wants;
+  for (const QueueState& queue : queues_)
+    wants.push_back({.queue = queue.options().queue, .limit = claiming_ ? wanted(queue, now) : 0});
+  return wants;
+}
+
+void Coordinator::let_go(Attempt& attempt, std::vector<std::shared_ptr<Batch>>& gone) {
+  if (--attempt.batch.holds > 0) return;
+  const auto found = std::ranges::find(batches_, &attempt.batch, &std::shared_ptr<Batch>::get);
+  gone.push_back(std::move(*found));
+  *found = std::move(batches_.back());
+  batches_.pop_back();
+}
+
+void Coordinator::settled(const std::vector<PendingOutcome>& outcomes, std::size_t committed) {
+  std::vector<std::shared_ptr<Batch>> gone;
+  const std::lock_guard lock{mutex_};
+  for (const PendingOutcome& pending : outcomes) let_go(*pending.attempt, gone);
+  outcomes_in_flight_ -= outcomes.size();
+  stats_.settled += committed;
+  if (outcomes_.empty() && outcomes_in_flight_ == 0) drained_.notify_all();
+}
+
+void Coordinator::put_back(std::vector<PendingOutcome> outcomes) {
+  const std::lock_guard lock{mutex_};
+  outcomes_in_flight_ -= outcomes.size();
+  if (closed_) return;  // it was counted as unsettled, and a claim settler that goes on would try for ever
+  if (outcomes_.empty()) oldest_outcome_ = Clock::now();
+  for (PendingOutcome& pending : outcomes) {
+    // What may be through stays closed: a beat would be refused.
+    if (!pending.maybe_committed) pending.attempt->reopen();
+    outcomes_.push_back(std::move(pending));
+  }
+}
+
+bool Coordinator::back_off() {
+  const std::lock_guard lock{mutex_};
+  const Clock::time_point now = Clock::now();
+  if (now < back_off_until_) return false;
+  const bool is_new = back_off_.count() == 0;
+  back_off_ = std::clamp(back_off_ * 2, kBackOffMin, kBackOffMax);
+  // Full jitter: a fleet that lost its database together does not come back together.
+  std::uniform_int_distribution<std::int64_t> spread{kBackOffMin.count(), back_off_.count()};
+  back_off_until_ = now + std::chrono::milliseconds{spread(jitter_)};
+  // Whoever failed may be the listener, which does not come back by itself: a claim settler does,
+  // when the time is over.
+  wake_claim_settler_if_due();
+  return is_new;
+}
+
+bool Coordinator::resume() {
+  const std::lock_guard lock{mutex_};
+  const bool had_been_gone = back_off_.count() > 0;
+  back_off_ = {};
+  back_off_until_ = {};
+  if (had_been_gone) claim_settlers_changed_.notify_all();
+  return had_been_gone;
+}
+
+// Others.
+
+void Coordinator::add_outcome(Attempt& attempt, Outcome outcome) {
+  const std::lock_guard lock{mutex_};
+  add_outcome(attempt, std::move(outcome), Clock::now());
+  wake_claim_settler_if_due();
+}
+
+void Coordinator::drop(Attempt& attempt) {
+  std::vector<std::shared_ptr<Batch>> gone;
+  const std::lock_guard lock{mutex_};
+  let_go(attempt, gone);
+}
+
+std::vector<std::shared_ptr<Batch>> Coordinator::batches() const {
+  const std::lock_guard lock{mutex_};
+  return batches_;
+}
+
+void Coordinator::fenced_calls_over() {
+  const std::lock_guard lock{mutex_};
+  if (!outcomes_.empty()) claim_settlers_changed_.notify_one();
+}
+
+bool Coordinator::announced(std::string_view name, Work& work) {
+  const std::lock_guard lock{mutex_};
+  const Clock::time_point now = Clock::now();
+  for (QueueState& queue : queues_) {
+    if (queue.options().queue == name) queue.announced(now);
+  }
+  return idle_claim_settlers_ > 0 && take_work(due(now), work);
+}
+
+void Coordinator::announced_all() {
+  const std::lock_guard lock{mutex_};
+  const Clock::time_point now = Clock::now();
+  for (QueueState& queue : queues_) queue.announced(now);
+  wake_claim_settler_if_due();
+}
+
+// Drain.
+
+void Coordinator::stop_claiming() {
+  const std::lock_guard lock{mutex_};
+  claiming_ = false;
+  claim_settlers_changed_.notify_all();
+}
+
+bool Coordinator::claims_stopped() const {
+  const std::lock_guard lock{mutex_};
+  return !claiming_;
+}
+
+std::size_t Coordinator::given_back() const {
+  const std::lock_guard lock{mutex_};
+  return given_back_;
+}
+
+bool Coordinator::wait_for_handlers(Clock::time_point until) {
+  std::unique_lock lock{mutex_};
+  drained_.wait_until(lock, until, [&] { return running() == 0 || hurried_; });
+  return running() == 0;
+}
+
+void Coordinator::hurry() {
+  const std::lock_guard lock{mutex_};
+  hurried_ = true;
+  drained_.notify_all();
+}
+
+std::size_t Coordinator::wait_for_outcomes(Clock::time_point until) {
+  std::unique_lock lock{mutex_};
+  const auto open = [&] {
+    std::size_t claims = 0;
+    for (const QueueState& queue : queues_) claims += queue.claiming;
+    return outcomes_.size() + outcomes_in_flight_ + claims;
+  };
+  drained_.wait_until(lock, until, [&] { return open() == 0; });
+  return outcomes_.size() + outcomes_in_flight_;
+}
+
+void Coordinator::close() {
+  const std::lock_guard lock{mutex_};
+  closed_ = true;
+  outcomes_.clear();  // a claim settler that goes on would try for ever
+  slots_changed_.notify_all();
+  claim_settlers_changed_.notify_all();
+}
+
+std::size_t Coordinator::waiting() const {
+  std::size_t sum = 0;
+  for (const QueueState& queue : queues_) sum += queue.waiting.size();
+  return sum;
+}
+
+std::size_t Coordinator::running() const {
+  std::size_t sum = 0;
+  for (const QueueState& queue : queues_) sum += queue.busy;
+  return sum;
+}
+
+WorkerStats Coordinator::stats() const {
+  const std::lock_guard lock{mutex_};
+  WorkerStats stats = stats_;
+  stats.running = running();
+  stats.waiting = waiting();
+  return stats;
+}
+
+void Coordinator::count_settled() {
+  const std::lock_guard lock{mutex_};
+  ++stats_.settled;
+}
+
+void Coordinator::count_stale(std::size_t stale) {
+  const std::lock_guard lock{mutex_};
+  stats_.stale += stale;
+}
+
+}  // namespace faultline::worker

@@ -32,7 +32,8 @@ endif()
 set(CMAKE_COLOR_DIAGNOSTICS ON)
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
 # Libraries and programs alike, so that they share precompiled headers.
-add_compile_options(-fPIC -fno-semantic-interposition)
+# Inline functions are nobody's interface: the shared library must not export copies of the standard library's.
+add_compile_options(-fPIC -fno-semantic-interposition -fvisibility-inlines-hidden)
 # Messages and debug information name files as the repository does, wherever it was checked out.
 add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 

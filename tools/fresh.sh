@@ -85,6 +85,23 @@ readme_commands() {
   printf '%s\n' "$commands"
 }
 
+# The commands of docs/getting-started.md as one script: its plain blocks in their order, but for the one with a database of
+# yours, and with the program that it speaks of.
+guide_script() {
+  awk '
+    /^<!-- quote / { quoted = 1; next }
+    /^```/ && !inside { inside = quoted ? "quote" : $0 == "```" ? "shell" : $0 == "```cmake" ? "cmake" : "other"; block = ""; next }
+    /^```/ {
+      if (inside == "cmake") printf "mkdir ~/hello && cp examples/hello.cc examples/example.h ~/hello && cd ~/hello\ncat >CMakeLists.txt <<\\END\n%sEND\n", block
+      if (inside == "shell" && block !~ /postgresql:\/\/\/app/) printf "%s", block
+      inside = quoted = ""
+      next
+    }
+    inside { block = block $0 "\n" }' "$repo/docs/getting-started.md"
+  # shellcheck disable=SC2016,SC2088 # expanded there
+  printf '%s\n' '[ "$(build/hello)" = "$(cat ~/faultline/examples/output/hello.txt)" ]' '~/.local/bin/faultline pg stop'
+}
+
 # A table of the results, and the names of the packages that each command asked for.
 report() {
   [ -e "$results" ] || return 0
@@ -138,9 +155,13 @@ main() {
     step somebody 'cmake --preset EACH'
     step somebody './dev run'
   elif [ $# -gt 0 ]; then
-    for command; do step "$as" "./dev $command"; done
+    for command; do
+      [ "$command" = docs/getting-started.md ] || command="./dev $command"
+      step "$as" "$command"
+    done
   else
     while IFS= read -r command; do step "$as" "$command"; done < <(readme_commands)
+    step "$as" 'docs/getting-started.md'
   fi
 
   mkdir -p "$fresh"
@@ -277,6 +298,11 @@ try() {
   : >"$log"
   case $command in
     './dev run' | './dev run '*) try_run "$user" "$command" "$log" || status=$? ;;
+    docs/getting-started.md)
+      guide_script >"$machine/tmp/getting-started.sh"
+      (as_user "$user" 'bash -eux /tmp/getting-started.sh') >"$log" 2>&1 &
+      wait $! || status=$?
+      ;;
     'cmake --preset EACH') try_presets "$user" "$log" || status=$? ;;
     *)
       (as_user "$user" "$command") >"$log" 2>&1 &

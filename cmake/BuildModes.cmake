@@ -19,6 +19,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # A source that cannot stand beside the others of its target is named ALONE (FaultlineTargets.cmake).
 set(CMAKE_UNITY_BUILD "${FAULTLINE_UNITY}")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+if(FAULTLINE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-subobject-linkage)  # g++ takes a source that is included by another one for a header
+endif()
 
 find_program(FAULTLINE_CCACHE ccache)
 if(FAULTLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

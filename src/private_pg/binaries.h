@@ -16,7 +16,7 @@ struct Binaries {
   [[nodiscard]] std::string initdb() const { return directory / "initdb"; }
 };
 
-/// The oldest server whose SQL Faultline uses.
+/// The oldest server that is supported: nothing older is tested, and PostgreSQL itself does not maintain it.
 inline constexpr int kMajorVersionMin = 15;
 
 /// Looks in $FAULTLINE_PG_BINDIR (and then nowhere else), in what pg_config says, in Debian's versioned

@@ -134,6 +134,9 @@ class PrivatePostgres::Impl {
 
  private:
   Expected<void> prepare_user();
+  /// Fails with `otherwise` where the server's user is kept out.
+  [[nodiscard]] Expected<void> check_can_enter(const fs::path& directory, Errc otherwise,
+                                               const std::string& hint) const;
   Expected<void> make_cluster(const Binaries& binaries, Deadline deadline);
   Expected<Process> launch(Deadline deadline);
   Expected<void> end_orphans(Deadline deadline);
@@ -157,15 +160,19 @@ Expected<void> PrivatePostgres::Impl::prepare_user() {
   auto user = private_pg::choose_server_user(dir_.cluster());
   if (!user) return std::unexpected(user.error());
   user_ = std::move(*user);
+  return check_can_enter(dir_.root(), Errc::data_dir_unusable,
+                         "choose a --data-dir that every user can reach, such as /var/lib/faultline");
+}
+
+Expected<void> PrivatePostgres::Impl::check_can_enter(const fs::path& directory, Errc otherwise,
+                                                      const std::string& hint) const {
   if (!user_.drop_privileges) return {};
-  const auto closed = private_pg::first_unreachable_directory(user_, dir_.root());
+  const auto closed = private_pg::first_unreachable_directory(user_, directory);
   if (!closed) return {};
-  return fail(Errc::data_dir_unusable,
+  return fail(otherwise,
               "PostgreSQL does not run as root, so it runs as the user " + user_.name +
                   ", who cannot enter " + closed->string(),
-              "choose a --data-dir that every user can reach, such as /var/lib/faultline, or open that "
-              "directory with: chmod o+x " +
-                  closed->string());
+              hint + ", or open that directory with: chmod o+x " + closed->string());
 }
 
 Expected<void> PrivatePostgres::Impl::make_cluster(const Binaries& binaries, Deadline deadline) {
@@ -216,6 +223,10 @@ Expected<Process> PrivatePostgres::Impl::launch(Deadline deadline) {
   }
   const auto binaries = private_pg::find_binaries(version);
   if (!binaries) return std::unexpected(binaries.error());
+  if (auto entered = check_can_enter(binaries->directory, Errc::binaries_missing,
+                                     "put PostgreSQL's programs where every user can reach them");
+      !entered)
+    return std::unexpected(entered.error());
   auto log = dir_.open_log();
   if (!log) return std::unexpected(log.error());
   std::error_code ignored;

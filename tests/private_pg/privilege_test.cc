@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 
 #include "fixture.h"
+#include "private_pg/binaries.h"
 
 namespace faultline::testing {
 namespace {
@@ -68,6 +69,21 @@ TEST_F(PrivilegeTest, a_directory_that_the_servers_user_cannot_enter_is_named) {
   EXPECT_EQ(server.error().code, PrivatePostgresErrc::data_dir_unusable);
   EXPECT_THAT(server.error().message, HasSubstr("cannot enter " + (scratch_ / "closed").string()));
   EXPECT_THAT(server.error().hint, HasSubstr("--data-dir"));
+}
+
+TEST_F(PrivilegeTest, programs_that_the_servers_user_cannot_reach_are_refused_and_nothing_is_made) {
+  fs::create_directory(scratch_ / "closed");
+  fs::create_directory_symlink(must(private_pg::find_binaries(std::nullopt)).directory,
+                               scratch_ / "closed/bin");
+  fs::permissions(scratch_ / "closed", fs::perms::owner_all);
+  const ScopedEnvironment chosen{"FAULTLINE_PG_BINDIR", scratch_ / "closed/bin"};
+
+  const auto server = PrivatePostgres::start(quick_options(scratch_ / "data"));
+
+  ASSERT_FALSE(server);
+  EXPECT_EQ(server.error().code, PrivatePostgresErrc::binaries_missing);
+  EXPECT_THAT(server.error().message, HasSubstr("cannot enter " + (scratch_ / "closed").string()));
+  EXPECT_FALSE(fs::exists(scratch_ / "data/pgdata"));
 }
 
 TEST_F(PrivilegeTest, a_data_directory_of_somebody_else_is_refused) {

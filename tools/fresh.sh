@@ -1,0 +1,361 @@
+#!/bin/bash
+# Does what a new user does, on a machine as bare as theirs: a minimal Debian 12 made for the occasion, with a clone of
+# HEAD in it. What is missing from tools/packages.txt is missing there.
+# usage: fresh.sh [--quick | [--user] [COMMAND…]]   (as root; `./dev help` says what they mean)
+#
+# All of it happens in a mount and a process namespace of its own, which the kernel takes down with its first process: this
+# machine sees none of the mounts, and nothing that was started in there outlives this script, however it ends.
+set -euo pipefail
+repo=$(cd "$(dirname "$0")/.." && pwd)
+fresh=$repo/build/fresh
+machine=$fresh/root      # its file system
+bare=$fresh/bare.tar     # what it begins as; nothing is installed in it
+results=$fresh/results   # a line per command: as whom, what, seconds, exit status, packages in all, packages asked for
+release=bookworm
+
+# How long ./dev run may take until it is up (it builds first), until its race was seen, and until it is down.
+up_max=2400 race_max=120 down_max=60
+
+say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
+die() {
+  printf '%s\n' "$@" >&2
+  exit 1
+}
+
+# --- On this machine ---------------------------------------------------------------------------------------------------
+
+# Debian's own sources as this machine is set up to reach them. None on another system: then mmdebstrap knows where to look.
+debian_sources() {
+  # shellcheck disable=SC2016 # apt's variables
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' 2>/dev/null |
+    awk -v release=$release '$3 == "main" && ($2 == release || $2 == release "-updates" || $2 == release "-security") && !seen[$0]++ {
+      print "deb", $1, $2, $3 }'
+}
+
+# How this machine's apt reaches its sources: proxies, retries and the like, but no hooks.
+acquire_settings() { apt-config dump --format '%f "%v";%n' Acquire | sed '/ "";$/d'; }
+
+make_bare() {
+  [ -z "$(find "$bare" -mtime -1 2>/dev/null)" ] || return 0
+  say "making a bare Debian 12"
+  local sources
+  mapfile -t sources < <(debian_sources)
+  acquire_settings >"$fresh/acquire.conf"
+  mmdebstrap --quiet --variant=minbase --format=tar --aptopt="$fresh/acquire.conf" $release "$bare.new" "${sources[@]}" ||
+    die "" "mmdebstrap could not make a bare Debian 12; above is what it said."
+  mv "$bare.new" "$bare"
+}
+
+remove_machine() {
+  [ -e "$machine" ] || return 0
+  # Nothing is ever mounted there in this namespace. If something is all the same, what is behind it is not ours to delete.
+  if grep -qF " ${machine// /\\040}" /proc/self/mountinfo; then
+    echo "Not removing $machine: something is mounted there (see /proc/self/mountinfo)." >&2
+    return 1
+  fi
+  rm -rf --one-file-system "$machine"
+}
+
+# What the machine needs to reach the same package archives as this one.
+carry_settings() {
+  local file bundle=/etc/ssl/certs/ca-certificates.crt
+  cp /etc/resolv.conf /etc/hosts "$machine/etc/"
+  acquire_settings >"$machine/etc/apt/apt.conf.d/80fresh"
+  for file in auth.conf auth.conf.d; do
+    [ ! -e "/etc/apt/$file" ] || cp -a "/etc/apt/$file" "$machine/etc/apt/"
+  done
+  if [ -e $bundle ]; then
+    cp -L $bundle "$machine/etc/fresh.crt"
+    echo 'Acquire::https::CAInfo "/etc/fresh.crt";' >>"$machine/etc/apt/apt.conf.d/80fresh"
+  fi
+  for file in /etc/npmrc /usr/etc/npmrc; do
+    [ ! -e $file ] || cp $file "$machine/etc/npmrc"
+  done
+  # Nothing in there has to survive a crash.
+  echo force-unsafe-io >"$machine/etc/dpkg/dpkg.cfg.d/fresh"
+}
+
+# The commands of the README, one per line as they stand there.
+readme_commands() {
+  local commands
+  commands=$(awk '/^## / { inside = ($0 == "## Two commands") } inside && /^\.\/dev / { print }' "$repo/README.md")
+  for command in run test; do
+    grep -qE "^\./dev $command( |\$)" <<<"$commands" || die "README.md: \"Two commands\" does not have ./dev $command any more."
+  done
+  printf '%s\n' "$commands"
+}
+
+# The commands of docs/getting-started.md as one script: its plain blocks in their order, but for the one with a database of
+# yours, and with the program that it speaks of.
+guide_script() {
+  awk '
+    /^<!-- quote / { quoted = 1; next }
+    /^```/ && !inside { inside = quoted ? "quote" : $0 == "```" ? "shell" : $0 == "```cmake" ? "cmake" : "other"; block = ""; next }
+    /^```/ {
+      if (inside == "cmake") printf "mkdir ~/hello && cp examples/hello.cc examples/example.h ~/hello && cd ~/hello\ncat >CMakeLists.txt <<\\END\n%sEND\n", block
+      if (inside == "shell" && block !~ /postgresql:\/\/\/app/) printf "%s", block
+      inside = quoted = ""
+      next
+    }
+    inside { block = block $0 "\n" }' "$repo/docs/getting-started.md"
+  # shellcheck disable=SC2016,SC2088 # expanded there
+  printf '%s\n' '[ "$(build/hello)" = "$(cat ~/faultline/examples/output/hello.txt)" ]' '~/.local/bin/faultline pg stop'
+}
+
+# A table of the results, and the names of the packages that each command asked for.
+report() {
+  [ -e "$results" ] || return 0
+  local as command seconds status all asked
+  printf '\n%-9s %-24s %6s  %-11s %s\n' as command time exit packages
+  while IFS=$'\t' read -r as command seconds status all asked; do
+    [ "$seconds" = - ] || seconds=$((seconds / 60)):$(printf %02d $((seconds % 60)))
+    printf '%-9s %-24s %6s  %-11s %s\n' "$as" "${command%%  #*}" "$seconds" "$status" "$all"
+  done <"$results"
+  while IFS=$'\t' read -r as command seconds status all asked; do
+    [ -z "$asked" ] || printf '\n%s installed: %s\n' "${command%%  #*}" "$asked" | fold -s -w 118
+  done <"$results"
+}
+
+clean_up() {
+  local status=$?
+  trap '' INT TERM
+  if [ -n "${namespace-}" ]; then
+    kill -KILL "$namespace" 2>/dev/null || true  # and with it everything in there
+    wait "$namespace" 2>/dev/null || true
+  fi
+  report >&2
+  remove_machine || status=1
+  # After `sudo ./dev fresh`, ./dev clean works without.
+  [ -z "${SUDO_UID-}" ] || chown -R "$SUDO_UID:${SUDO_GID-}" "$fresh"
+  exit "$status"
+}
+
+# step AS COMMAND: to be done, in this order.
+steps=()
+step() { steps+=("$1"$'\t'"$2"); }
+
+main() {
+  local quick='' as=root command
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --quick) quick=1 ;;
+      --user) as=somebody ;;
+      -*) die "fresh: unknown option $1" ;;
+      *) break ;;
+    esac
+    shift
+  done
+  [ "$(id -u)" = 0 ] || die "./dev fresh makes a Debian of its own and changes its root there, which only root can: sudo ./dev fresh"
+  [ -z "$quick" ] || [ $# = 0 ] || die "fresh: --quick takes no commands"
+
+  if [ -n "$quick" ]; then
+    # As root on the bare machine, then as somebody with sudo, who also has the rest installed.
+    step root "$(readme_commands | grep -m 1 '^\./dev run')"
+    step somebody './dev setup'
+    step somebody 'cmake --preset EACH'
+    step somebody './dev run'
+  elif [ $# -gt 0 ]; then
+    for command; do
+      [ "$command" = docs/getting-started.md ] || command="./dev $command"
+      step "$as" "$command"
+    done
+  else
+    while IFS= read -r command; do step "$as" "$command"; done < <(readme_commands)
+    step "$as" 'docs/getting-started.md'
+  fi
+
+  mkdir -p "$fresh"
+  exec 9>"$fresh/lock"
+  flock -n 9 || die "Another ./dev fresh is under way in this clone."
+  rm -rf "$results" "$fresh/logs"
+  mkdir "$fresh/logs"
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  remove_machine
+  make_bare
+  [ -z "$(git -C "$repo" status --porcelain)" ] || say "what is not committed is not tried: it is a clone of HEAD"
+  mkdir "$machine"
+  tar -C "$machine" -xpf "$bare" --numeric-owner
+  carry_settings
+
+  # The first process in there is this script again. It dies with unshare, and unshare with us.
+  setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
+    "$0" --inside "${steps[@]}" 9>&- </dev/null &
+  namespace=$!
+  local status=0
+  wait "$namespace" || status=$?
+  namespace=''
+  return $status
+}
+
+# --- In the namespaces -------------------------------------------------------------------------------------------------
+
+# as_user USER COMMAND: in the clone, with what a login gives, with what reaches the same registries, and in the language of
+# this machine (which is in the keys of ccache). No signal is ignored, whatever we were started by.
+as_user() {
+  local user=$1 home=/root path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin carried=() name
+  if [ "$user" != root ]; then
+    home=/home/somebody path=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games
+    # The cache belongs to root.
+    carried+=(CCACHE_READONLY=1 CCACHE_TEMPDIR="$home/.cache/ccache-tmp")
+  fi
+  for name in $(compgen -e | grep -iE '^((https?|ftp|all|no)_proxy|npm_config_.*|lang|lc_.*|CI|FAULTLINE_JOBS)$' || true); do
+    carried+=("$name=${!name}")
+  done
+  [ ! -e "$machine/etc/fresh.crt" ] || carried+=(NODE_EXTRA_CA_CERTS=/etc/fresh.crt)
+  exec chroot "$machine" /usr/bin/env --default-signal -i HOME=$home USER="$user" LOGNAME="$user" PATH=$path \
+    CCACHE_DIR=/var/cache/ccache CCACHE_STATSLOG=/tmp/ccache-"$user".log "${carried[@]}" \
+    setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd ~/faultline && $2"
+}
+
+clone_for() {
+  local home=$machine$2
+  git -c advice.detachedHead=false clone --quiet --no-hardlinks "$repo" "$home/faultline"
+  [ ! -e ~/.npmrc ] || cp ~/.npmrc "$home/"
+  chroot "$machine" chown -R "$1:$1" "$2"
+}
+
+# An ordinary user who may become root without a password.
+add_somebody() {
+  [ ! -e "$machine/home/somebody" ] || return 0
+  {
+    (as_user root 'cd / && apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends sudo')
+    chroot "$machine" useradd --create-home --shell /bin/bash somebody
+  } >"$fresh/logs/somebody.log" 2>&1 || { cat "$fresh/logs/somebody.log" >&2; die "" "There is no user with sudo to try it as."; }
+  echo 'somebody ALL=(ALL) NOPASSWD: ALL' >"$machine/etc/sudoers.d/somebody"
+  clone_for somebody /home/somebody
+}
+
+# shellcheck disable=SC2016 # dpkg's variable
+packages() { chroot "$machine" dpkg-query -W -f='${Package}\n' | sort -u; }
+asked_for() { chroot "$machine" apt-mark showmanual | sort -u; }
+
+# What runs in here besides this script. What is about to end gets a moment for it.
+left_running() {
+  local process left
+  for _ in 1 2 3 4 5 6; do
+    left=''
+    for process in /proc/[0-9]*; do
+      [ "$process" = /proc/1 ] || [ "$process" = "/proc/$BASHPID" ] ||
+        left+=$(tr -s '\0 ' ' ' 2>/dev/null <"$process/cmdline" || true)
+    done
+    [ -n "$left" ] || break
+    sleep 0.5
+  done
+  printf '%s' "$left"
+}
+
+# wait_for LOG PATTERN SECONDS PROCESS: until the log has it. Fails when the time is over or the process has ended.
+wait_for() {
+  local until=$((SECONDS + $3))
+  until grep -qE "$2" "$1"; do
+    if ! kill -0 "$4" 2>/dev/null || [ $SECONDS -ge $until ]; then
+      grep -qE "$2" "$1" && return
+      echo "never saw: $2" >>"$1"
+      return 1
+    fi
+    sleep 0.5
+  done
+}
+
+# try_run USER COMMAND LOG: until it is up and its forced race was seen; then looks at the race as it says how to, and Ctrl-C.
+try_run() {
+  local user=$1 log=$3 process story status=0
+  (as_user "$user" "$2") >>"$log" 2>&1 &
+  process=$!
+  if wait_for "$log" '^Faultline is up\.' $up_max $process && wait_for "$log" 'stale_write_blocked' $race_max $process &&
+    wait_for "$log" 'the whole story: ' $race_max $process; then
+    story=$(sed -n 's/.*the whole story: //p' "$log" | head -n 1)
+    (as_user "$user" "$story") >"$log.story" 2>&1 || status=1
+    grep -q 'token_mismatch' "$log.story" || status=1
+    [ $status = 0 ] || { echo "$story does not tell of the refused write:" && cat "$log.story"; } >>"$log"
+  else
+    status=1
+  fi
+  kill -INT -- -$process 2>/dev/null || true
+  wait_for "$log" '^Faultline is down' $down_max $process || status=1
+  kill -KILL -- -$process 2>/dev/null || true
+  wait $process || status=$?
+  return $status
+}
+
+# try_presets USER LOG: configures every preset there is.
+try_presets() {
+  local preset presets
+  presets=$( (as_user "$1" 'cmake --list-presets') | sed -n 's/^  "\([^"]*\)".*/\1/p') && [ -n "$presets" ] || return 1
+  for preset in $presets; do
+    (as_user "$1" "cmake --preset $preset") >>"$2" 2>&1 || { echo "cmake --preset $preset failed" >>"$2"; return 1; }
+  done
+}
+
+# try USER COMMAND NUMBER
+try() {
+  local user=$1 command=$2 log=$fresh/logs/$3.log status=0 begun=$SECONDS left
+  packages >"$fresh/packages" && asked_for >"$fresh/asked"
+  say "as $user: ${command%%  #*}   (${log#"$repo/"})"
+  printf '%s\t%s\t-\tinterrupted\t\t\n' "$user" "$command" >>"$results"  # until it has ended
+  : >"$log"
+  case $command in
+    './dev run' | './dev run '*) try_run "$user" "$command" "$log" || status=$? ;;
+    docs/getting-started.md)
+      guide_script >"$machine/tmp/getting-started.sh"
+      (as_user "$user" 'bash -eux /tmp/getting-started.sh') >"$log" 2>&1 &
+      wait $! || status=$?
+      ;;
+    'cmake --preset EACH') try_presets "$user" "$log" || status=$? ;;
+    *)
+      (as_user "$user" "$command") >"$log" 2>&1 &
+      wait $! || status=$?
+      ;;
+  esac
+  left=$(left_running)
+  if [ -n "$left" ]; then
+    echo "left running: $left" >>"$log"
+    [ $status != 0 ] || status=left
+  fi
+  sed -i '$d' "$results"
+  printf '%s\t%s\t%d\t%s\t%d\t%s\n' "$user" "$command" $((SECONDS - begun)) "$status" \
+    "$(comm -13 "$fresh/packages" <(packages) | wc -l)" "$(comm -13 "$fresh/asked" <(asked_for) | paste -sd ' ')" >>"$results"
+  [ "$status" = 0 ] || { tail -n 60 "$log" >&2; echo >&2; return 1; }
+}
+
+# ccache on this machine and in there is one.
+share_ccache() {
+  local cache
+  cache=$(ccache --get-config cache_dir 2>/dev/null || echo "${CCACHE_DIR:-$HOME/.cache/ccache}")
+  mkdir -p "$cache" "$machine/var/cache/ccache"
+  mount --bind "$cache" "$machine/var/cache/ccache"
+}
+
+inside() {
+  set -m  # each command in a process group of its own, as in a terminal
+  mount -t proc proc "$machine/proc"
+  mount -t sysfs -o ro sysfs "$machine/sys"
+  mount -t devpts -o newinstance,ptmxmode=0666 devpts "$machine/dev/pts"
+  mount -t tmpfs -o mode=1777 tmpfs "$machine/dev/shm"
+  share_ccache
+  clone_for root /root
+  local number=0 status=0 step user command
+  for step; do
+    user=${step%%$'\t'*} command=${step#*$'\t'} number=$((number + 1))
+    if [ $status != 0 ]; then
+      printf '%s\t%s\t-\tnot run\t\t\n' "$user" "$command" >>"$results"
+      continue
+    fi
+    [ "$user" = root ] || add_somebody
+    try "$user" "$command" $number || status=1
+  done
+  for user in root somebody; do
+    [ ! -e "$machine/tmp/ccache-$user.log" ] || say "ccache, as $user: $(grep -cE '^(direct|preprocessed)_cache_hit' "$machine/tmp/ccache-$user.log")" \
+      "from the cache, $(grep -c '^cache_miss' "$machine/tmp/ccache-$user.log") compiled"
+  done
+  return $status
+}
+
+if [ "${1-}" = --inside ]; then
+  shift
+  inside "$@"
+else
+  main "$@"
+fi

@@ -11,21 +11,21 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_check.h"
+#include "base/json_text.h"
+#include "base/utf8.h"
 #include "fuzz/answers.h"
 #include "fuzz/target.h"
 #include "http/decode.h"
-#include "http/json_text.h"
 
 namespace faultline::fuzz {
 namespace {
 
-using http::Json;
-using http::JsonWriter;
+using JsonWriter;
 using std::chrono::milliseconds;
 
 constexpr http::Limits kLimits{.batch_max = 4, .depth_max = 16};
 
-bool is_utf8(std::string_view text) { return !find_invalid_utf8(std::as_bytes(std::span{text})); }
+bool is_utf8(std::string_view text) { return !find_invalid_utf8(text); }
 
 // Writing, as a client would.
 
@@ -80,7 +80,7 @@ void write(JsonWriter& out, const NewJob& job) {
     require_json(job.payload);
     out.key("payload").raw(job.payload);
   } else {
-    field(out, "payload_base64", http::base64(job.payload));
+    field(out, "payload_base64", base64(job.payload));
   }
   field(out, "priority", job.priority);
   field(out, "delay_ms", job.delay);
@@ -99,7 +99,7 @@ void write(JsonWriter& out, const Settlement& settlement) {
   out.begin_object();
   field(out, "lease", settlement.lease);
   out.key("outcome").string(to_string(settlement.outcome.kind));
-  if (settlement.outcome.result) field(out, "result_base64", http::base64(*settlement.outcome.result));
+  if (settlement.outcome.result) field(out, "result_base64", base64(*settlement.outcome.result));
   field(out, "error", settlement.outcome.error);
   field(out, "delay_ms", settlement.outcome.delay);
   out.end_object();
@@ -124,7 +124,7 @@ void write(JsonWriter& out, const EffectResult& result) {
   out.begin_object();
   field(out, "lease", result.lease);
   field(out, "key", result.key);
-  field(out, "result_base64", http::base64(result.result));
+  field(out, "result_base64", base64(result.result));
   out.end_object();
 }
 

@@ -7,51 +7,10 @@
 #include <mutex>
 #include <ostream>
 
+#include "base/json_text.h"
+
 namespace faultline {
 namespace {
-
-void append_json_string(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          std::array<char, 8> escape{};
-          std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
-          out += escape.data();
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
-void append_json_field(std::string& out, std::string_view name, std::string_view value) {
-  out += out.size() > 1 ? "," : "";
-  append_json_string(out, name);
-  out += ':';
-  append_json_string(out, value);
-}
-
-void append_json_number(std::string& out, std::string_view name, std::int64_t value) {
-  out += out.size() > 1 ? "," : "";
-  append_json_string(out, name);
-  out += ':';
-  out += std::to_string(value);
-}
 
 /// 2026-01-31T12:00:00.123Z
 std::string to_text(std::chrono::system_clock::time_point at) {
@@ -98,19 +57,21 @@ std::string_view to_string(Severity severity) {
 }
 
 std::string to_json_line(const Event& event) {
-  std::string out = "{";
-  append_json_field(out, "at", to_text(event.at));
-  append_json_field(out, "severity", to_string(event.severity));
-  append_json_field(out, "event", event.name);
-  if (!event.worker.empty()) append_json_field(out, "worker", event.worker);
-  if (event.job) append_json_field(out, "job", event.job->to_string());
-  if (event.token) append_json_number(out, "token", event.token->value);
-  if (!event.queue.empty()) append_json_field(out, "queue", event.queue);
-  if (!event.kind.empty()) append_json_field(out, "kind", event.kind);
-  if (event.attempt > 0) append_json_number(out, "attempt", event.attempt);
-  for (const auto& [name, value] : event.fields) append_json_field(out, name, value);
-  out += '}';
-  return out;
+  JsonWriter out;
+  const auto add = [&](std::string_view name, std::string_view value) { out.key(name).string(value); };
+  out.begin_object();
+  add("at", to_text(event.at));
+  add("severity", to_string(event.severity));
+  add("event", event.name);
+  if (!event.worker.empty()) add("worker", event.worker);
+  if (event.job) add("job", event.job->to_string());
+  if (event.token) out.key("token").integer(event.token->value);
+  if (!event.queue.empty()) add("queue", event.queue);
+  if (!event.kind.empty()) add("kind", event.kind);
+  if (event.attempt > 0) out.key("attempt").integer(event.attempt);
+  for (const auto& [name, value] : event.fields) add(name, value);
+  out.end_object();
+  return out.take();
 }
 
 std::string to_text_line(const Event& event) {

@@ -4,31 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace faultline {
 namespace {
-
-/// The length of the UTF-8 sequence at `at`, or 0 if there is none. Overlong forms, surrogates and
-/// code points past U+10FFFF are none.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) -> unsigned {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
-  };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned first = byte(0);
-  if (first < 0x80U) return 1;
-  if (first >= 0xC2U && first <= 0xDFU) return continues(1) ? 2 : 0;
-  if (first >= 0xE0U && first <= 0xEFU) {
-    const unsigned low = first == 0xE0U ? 0xA0U : 0x80U;
-    const unsigned high = first == 0xEDU ? 0x9FU : 0xBFU;
-    return byte(1) >= low && byte(1) <= high && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xF0U && first <= 0xF4U) {
-    const unsigned low = first == 0xF0U ? 0x90U : 0x80U;
-    const unsigned high = first == 0xF4U ? 0x8FU : 0xBFU;
-    return byte(1) >= low && byte(1) <= high && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 class Checker {
  public:
@@ -122,7 +101,7 @@ class Checker {
         if (!escape()) return false;
         continue;
       }
-      const std::size_t length = utf8_length(text_, at_);
+      const std::size_t length = utf8_length_at(text_, at_);
       if (length == 0) return refuse("it is not valid UTF-8");
       at_ += length;
     }
@@ -224,16 +203,6 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 std::optional<JsonProblem> find_json_problem(std::span<const std::byte> text, std::size_t depth_max) {
   return Checker{as_text(text), depth_max}.run();
-}
-
-std::optional<std::size_t> find_invalid_utf8(std::span<const std::byte> text) {
-  const std::string_view view = as_text(text);
-  for (std::size_t at = 0; at < view.size();) {
-    const std::size_t length = utf8_length(view, at);
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::nullopt;
 }
 
 }  // namespace faultline

@@ -18,7 +18,4 @@ struct JsonProblem {
 [[nodiscard]] std::optional<JsonProblem> find_json_problem(std::span<const std::byte> text,
                                                            std::size_t depth_max);
 
-/// The offset of the first byte that is not part of valid UTF-8.
-[[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::span<const std::byte> text);
-
 }  // namespace faultline

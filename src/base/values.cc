@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/words.h"
 #include "faultline/error.h"
 #include "faultline/job.h"
 #include "faultline/store.h"
@@ -51,6 +52,20 @@ constexpr std::array kOutcomes = {
     std::pair{Outcome::Kind::cancelled, std::string_view{"cancelled"}},
 };
 
+constexpr std::array kVerbs = {
+    std::pair{Outcome::Kind::succeeded, std::string_view{"complete"}},
+    std::pair{Outcome::Kind::failed, std::string_view{"fail"}},
+    std::pair{Outcome::Kind::buried, std::string_view{"bury"}},
+    std::pair{Outcome::Kind::snoozed, std::string_view{"snooze"}},
+    std::pair{Outcome::Kind::released, std::string_view{"release"}},
+    std::pair{Outcome::Kind::cancelled, std::string_view{"cancel"}},
+};
+
+constexpr std::array kEncodings = {
+    std::pair{Encoding::json, std::string_view{"json"}},
+    std::pair{Encoding::bytes, std::string_view{"bytes"}},
+};
+
 constexpr std::array kReasons = {
     std::pair{StaleReason::token_mismatch, std::string_view{"token_mismatch"}},
     std::pair{StaleReason::lease_expired, std::string_view{"lease_expired"}},
@@ -93,6 +108,19 @@ constexpr std::array kCodes = {
     std::pair{ErrorCode::internal, std::string_view{"internal"}},
 };
 
+template <class T, std::size_t N>
+constexpr std::array<std::string_view, N> only_words(
+    const std::array<std::pair<T, std::string_view>, N>& words) {
+  std::array<std::string_view, N> only;
+  for (std::size_t i = 0; i < N; ++i) only[i] = words[i].second;
+  return only;
+}
+constexpr auto kStateWords = only_words(kStates);
+constexpr auto kDeliveryWords = only_words(kDeliveries);
+constexpr auto kEncodingWords = only_words(kEncodings);
+constexpr auto kOutcomeWords = only_words(kOutcomes);
+constexpr auto kReasonWords = only_words(kReasons);
+
 }  // namespace
 
 std::string_view to_string(JobState state) { return word_of(kStates, state); }
@@ -101,6 +129,9 @@ std::string_view to_string(Delivery delivery) { return word_of(kDeliveries, deli
 std::optional<Delivery> parse_delivery(std::string_view text) { return value_of(kDeliveries, text); }
 std::string_view to_string(Outcome::Kind kind) { return word_of(kOutcomes, kind); }
 std::optional<Outcome::Kind> parse_outcome(std::string_view text) { return value_of(kOutcomes, text); }
+std::string_view to_string(Encoding encoding) { return word_of(kEncodings, encoding); }
+std::optional<Encoding> parse_encoding(std::string_view text) { return value_of(kEncodings, text); }
+std::string_view verb_of(Outcome::Kind kind) { return word_of(kVerbs, kind); }
 std::string_view to_string(StaleReason reason) { return word_of(kReasons, reason); }
 std::optional<StaleReason> parse_stale_reason(std::string_view text) { return value_of(kReasons, text); }
 std::string_view to_string(CancelStatus status) { return word_of(kCancelStatuses, status); }
@@ -120,5 +151,26 @@ Outcome Outcome::bury(std::string error) { return {.kind = Kind::buried, .error 
 Outcome Outcome::snooze(std::chrono::milliseconds delay) { return {.kind = Kind::snoozed, .delay = delay}; }
 Outcome Outcome::release() { return {.kind = Kind::released}; }
 Outcome Outcome::cancel(std::string reason) { return {.kind = Kind::cancelled, .error = std::move(reason)}; }
+
+template <>
+std::span<const std::string_view> words_of<JobState>() {
+  return kStateWords;
+}
+template <>
+std::span<const std::string_view> words_of<Delivery>() {
+  return kDeliveryWords;
+}
+template <>
+std::span<const std::string_view> words_of<Encoding>() {
+  return kEncodingWords;
+}
+template <>
+std::span<const std::string_view> words_of<Outcome::Kind>() {
+  return kOutcomeWords;
+}
+template <>
+std::span<const std::string_view> words_of<StaleReason>() {
+  return kReasonWords;
+}
 
 }  // namespace faultline

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/dsn.h"
+#include "base/utf8.h"
 #include "config/settings.h"
 
 namespace faultline::config {
@@ -131,11 +132,9 @@ std::string write_size(std::size_t bytes) { return bytes == 0 ? "0" : write_with
 std::string quoted(std::string_view value) {
   constexpr std::size_t kShown = 60;
   std::string text = without_passwords(value);
-  // Cut at the beginning of a character.
   if (text.size() > kShown) {
-    std::size_t end = kShown;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-    text = text.substr(0, end) + "…";
+    text.resize(first_bytes(text, kShown).size());
+    text += "…";
   }
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; }, ' ');

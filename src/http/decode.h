@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.h"
 #include "faultline/store.h"
-#include "http/json_text.h"
 #include "service/service.h"
 
 namespace faultline::http {

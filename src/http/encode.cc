@@ -14,7 +14,14 @@ void value(JsonWriter& out, bool truth) { out.boolean(truth); }
 void value(JsonWriter& out, int number) { out.integer(number); }
 void value(JsonWriter& out, std::int64_t number) { out.integer(number); }
 void value(JsonWriter& out, double number) { out.number(number); }
-void value(JsonWriter& out, DatabaseTime time) { out.string(to_string(time)); }
+/// Infinity, when a job that waits for a person runs, is no moment.
+void value(JsonWriter& out, DatabaseTime time) {
+  if (time == DatabaseTime::max() || time == DatabaseTime::min()) {
+    out.raw("null");
+  } else {
+    out.string(to_string(time));
+  }
+}
 void value(JsonWriter& out, std::chrono::milliseconds duration) { out.integer(duration.count()); }
 void value(JsonWriter& out, const JobId& id) { out.string(id.to_string()); }
 void value(JsonWriter& out, const Uuid& id) { out.string(id.to_string()); }

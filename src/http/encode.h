@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json_text.h"
 #include "faultline/store.h"
-#include "http/json_text.h"
 #include "service/service.h"
 
 namespace faultline::http {

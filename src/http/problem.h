@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "http/json_text.h"
+#include "base/json_text.h"
 #include "http/message.h"
 #include "service/problem.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "http/rfc3339.h"
+#include "base/rfc3339.h"
 
 namespace faultline::http {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "faultline/job.h"
-#include "http/json_text.h"
 
 namespace faultline::http {
 

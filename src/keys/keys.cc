@@ -4,8 +4,8 @@
 #include <array>
 #include <iterator>
 
-#include "base/json_check.h"
 #include "base/sha256.h"
+#include "base/utf8.h"
 #include "keys/secret.h"
 #include "keys/stored.h"
 #include "schema/migrator.h"
@@ -27,7 +27,7 @@ Error invalid(std::string message, std::string hint) {
 
 std::optional<Error> check_name(const std::string& what, std::string_view name) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; };
-  if (!name.empty() && name.size() <= kNameBytesMax && !find_invalid_utf8(bytes_of(name)) &&
+  if (!name.empty() && name.size() <= kNameBytesMax && !find_invalid_utf8(name) &&
       std::ranges::none_of(name, is_control)) {
     return std::nullopt;
   }

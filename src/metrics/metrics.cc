@@ -7,11 +7,14 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include <prometheus/counter.h>
 #include <prometheus/family.h>
 #include <prometheus/histogram.h>
 #include <prometheus/text_serializer.h>
+
+#include "base/words.h"
 
 namespace faultline::metrics {
 namespace {
@@ -25,10 +28,13 @@ constexpr std::array kOutcomes{Outcome::Kind::succeeded, Outcome::Kind::failed, 
                                Outcome::Kind::snoozed,   Outcome::Kind::released, Outcome::Kind::cancelled};
 constexpr std::array kReasons{StaleReason::token_mismatch, StaleReason::lease_expired,
                               StaleReason::already_settled, StaleReason::cancelled};
-/// As in the evidence.
-constexpr std::array<std::string_view, 13> kVerbs{"complete", "fail",   "bury",         "snooze", "release",
-                                                  "cancel",   "commit", "heartbeat",    "extend", "progress",
-                                                  "check",    "effect", Metrics::kOther};
+/// Every verb of the evidence.
+std::vector<std::string_view> all_verbs() {
+  std::vector<std::string_view> verbs{"commit", "heartbeat", "extend",       "progress",
+                                      "check",  "effect",    Metrics::kOther};
+  for (const Outcome::Kind outcome : kOutcomes) verbs.push_back(verb_of(outcome));
+  return verbs;
+}
 /// Where an expired lease's job can go.
 constexpr std::array kAfterExpiry{JobState::available, JobState::held, JobState::dead, JobState::cancelled};
 
@@ -48,8 +54,6 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
-
-std::string_view verb_of(Outcome::Kind outcome) { return kVerbs[static_cast<std::size_t>(outcome)]; }
 
 prometheus::Labels labels(Id id, std::initializer_list<std::string_view> values) {
   prometheus::Labels named;
@@ -199,7 +203,7 @@ Metrics::Impl::Impl() {
     if (each.type == Type::histogram) histograms_[at] = family<Histograms>(each.id);
   }
   // What is not there before it first happens looks as if it had never risen.
-  for (const std::string_view verb : kVerbs) {
+  for (const std::string_view verb : all_verbs()) {
     for (const StaleReason reason : kReasons)
       counters(Id::stale_writes_blocked).Add(labels(Id::stale_writes_blocked, {verb, to_string(reason)}));
   }
@@ -407,7 +411,8 @@ void Metrics::renewed(Series& series, std::size_t leases) { add(*series.of_queue
 void Metrics::lost(std::string_view queue) { impl_->queue(queue).losses->Increment(); }
 
 void Metrics::stale(std::string_view verb, StaleReason reason) {
-  if (std::ranges::find(kVerbs, verb) == kVerbs.end()) verb = kOther;
+  static const std::vector<std::string_view> known = all_verbs();
+  if (std::ranges::find(known, verb) == known.end()) verb = kOther;
   impl_->counters(Id::stale_writes_blocked)
       .Add(labels(Id::stale_writes_blocked, {verb, to_string(reason)}))
       .Increment();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/words.h"
 #include "sql/statements.h"
 
 namespace faultline::store {
@@ -12,25 +13,6 @@ using Indices = FencedBatch::Indices;
 
 bool finishes(const Outcome& outcome) {
   return outcome.kind == Outcome::Kind::succeeded || outcome.kind == Outcome::Kind::cancelled;
-}
-
-/// The verb in the evidence, as people call it.
-std::string_view verb_of(const Outcome& outcome) {
-  switch (outcome.kind) {
-    case Outcome::Kind::succeeded:
-      return "complete";
-    case Outcome::Kind::failed:
-      return "fail";
-    case Outcome::Kind::buried:
-      return "bury";
-    case Outcome::Kind::snoozed:
-      return "snooze";
-    case Outcome::Kind::released:
-      return "release";
-    case Outcome::Kind::cancelled:
-      return "cancel";
-  }
-  return "settle";
 }
 
 template <class Range, class Projection>
@@ -74,7 +56,7 @@ void read_named(const FencedBatch& batch, std::span<const pg::Result> results, I
 
 SettleBatch::SettleBatch(Backend& backend, std::span<const Settlement> settlements)
     : settlements_(settlements),
-      batch_(backend, settlements.empty() ? "settle" : verb_of(settlements.front().outcome),
+      batch_(backend, settlements.empty() ? "settle" : verb_of(settlements.front().outcome.kind),
              leases_of(settlements, [](const Settlement& s) { return s.lease; })) {
   std::vector<std::string_view> outcomes;
   outcomes.reserve(settlements.size());

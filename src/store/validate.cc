@@ -6,6 +6,7 @@
 #include "base/json_check.h"
 #include "base/sha256.h"
 #include "base/traceparent.h"
+#include "base/utf8.h"
 
 namespace faultline::store {
 namespace {
@@ -36,8 +37,7 @@ std::optional<Error> check_text(std::string_view what, std::string_view text, st
     return invalid("the " + name + " has " + std::to_string(text.size()) + " bytes",
                    "at most " + std::to_string(bytes_max) + " are allowed");
   }
-  if (find_invalid_utf8(bytes_of(text)))
-    return invalid("the " + name + " is not valid UTF-8", "encode it as UTF-8");
+  if (find_invalid_utf8(text)) return invalid("the " + name + " is not valid UTF-8", "encode it as UTF-8");
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; };
   if (std::ranges::any_of(text, is_control)) {
     return invalid("the " + name + " has a control character in it", "use printable characters");
@@ -207,22 +207,7 @@ std::string storable_text(std::string_view text) {
   // No more than this can be left of it. A character that is cut in two here is behind the limit anyway.
   std::string source{text.substr(0, kTextBytesMax + 4)};
   std::ranges::replace(source, '\0', '\xFF');
-  std::string clean;
-  clean.reserve(source.size());
-  for (std::string_view rest = source; !rest.empty() && clean.size() < kTextBytesMax;) {
-    const std::size_t good = find_invalid_utf8(bytes_of(rest)).value_or(rest.size());
-    clean += rest.substr(0, good);
-    rest.remove_prefix(good);
-    if (!rest.empty()) {
-      clean += "\xEF\xBF\xBD";
-      rest.remove_prefix(1);
-    }
-  }
-  if (clean.size() <= kTextBytesMax) return clean;
-  std::size_t end = kTextBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(clean[end]) & 0xC0U) == 0x80U) --end;
-  clean.resize(end);
-  return clean;
+  return std::string{first_bytes(repaired_utf8(source), kTextBytesMax)};
 }
 
 }  // namespace faultline::store

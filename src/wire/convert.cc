@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/json_check.h"
+#include "base/utf8.h"
 
 namespace faultline::wire {
 namespace {
@@ -53,18 +53,6 @@ Expected<Uuid> uuid_of(const char* field, const std::string& text) {
   if (const auto uuid = Uuid::parse(text)) return *uuid;
   return bad(field, text.empty() ? "it is missing" : "it is not a UUID",
              "a UUID looks like 0190c7a2-1b1e-7000-8000-000000000000");
-}
-
-/// Free text for people. What is not UTF-8 becomes U+FFFD: the other side would refuse the whole message.
-std::string readable(std::string_view text) {
-  std::string clean;
-  while (true) {
-    const std::size_t good = find_invalid_utf8(std::as_bytes(std::span{text})).value_or(text.size());
-    clean.append(text.substr(0, good));
-    if (good == text.size()) return clean;
-    clean.append("\xef\xbf\xbd");
-    text.remove_prefix(good + 1);
-  }
 }
 
 pb::Encoding to_enum(Encoding encoding) {
@@ -488,7 +476,7 @@ pb::Outcome to_proto(const Outcome& outcome) {
   pb::Outcome to;
   to.set_kind(to_proto(outcome.kind));
   if (outcome.result) to.set_result(*outcome.result);
-  if (outcome.error) to.set_error(readable(*outcome.error));
+  if (outcome.error) to.set_error(repaired_utf8(*outcome.error));
   if (outcome.delay) to.set_delay_ms(outcome.delay->count());
   return to;
 }
@@ -526,7 +514,7 @@ pb::Progress to_proto(const ProgressReport& report) {
   pb::Progress to;
   *to.mutable_lease() = to_proto(report.lease);
   to.set_fraction(report.fraction);
-  to.set_note(readable(report.note));
+  to.set_note(repaired_utf8(report.note));
   return to;
 }
 

@@ -7,6 +7,9 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "faultline/event.h"
 
 namespace faultline::testing {
 namespace {
@@ -79,6 +82,17 @@ TEST(EventListTest, has_every_name_that_the_source_tells_and_no_other) {
   std::set<std::string> listed;
   for (const EventInfo& event : all_events()) listed.emplace(event.name);
   EXPECT_EQ(found, listed);
+}
+
+TEST(EventLineTest, is_valid_json_whatever_a_program_wrote) {
+  const Event event{
+      .name = "program_said", .worker = "w\"1\"", .attempt = 2, .fields = {{"line", "caf\xe9 \x01\t\xff"}}};
+
+  const auto line = nlohmann::json::parse(to_json_line(event));
+
+  EXPECT_EQ(line.at("worker"), "w\"1\"");
+  EXPECT_EQ(line.at("attempt"), 2);
+  EXPECT_EQ(line.at("line"), "caf\uFFFD \x01\t\uFFFD");
 }
 
 }  // namespace

@@ -291,16 +291,5 @@ TEST(JsonCheckTest, agrees_with_the_database_on_every_text_that_it_takes_as_text
     EXPECT_FALSE(accepted(text)) << ::testing::PrintToString(text);
 }
 
-TEST(Utf8CheckTest, finds_the_first_byte_that_is_not_utf8) {
-  const auto find = [](std::string_view text) { return find_invalid_utf8(bytes_of(text)); };
-  EXPECT_EQ(find(""), std::nullopt);
-  EXPECT_EQ(find("plain \u00e9\u20ac\U0010FFFF \0"s), std::nullopt);
-  EXPECT_EQ(find("ab\xff"), 2U);
-  EXPECT_EQ(find("\xc3"), 0U);
-  EXPECT_EQ(find("a\xed\xa0\x80"), 1U);
-  EXPECT_EQ(find("\xf4\x90\x80\x80"), 0U);
-  EXPECT_EQ(find("\u20ac\xe2\x82"), 3U);
-}
-
 }  // namespace
 }  // namespace faultline

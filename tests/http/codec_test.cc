@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "base/json_text.h"
+#include "base/rfc3339.h"
 #include "http/decode.h"
-#include "http/json_text.h"
 #include "http/message.h"
-#include "http/rfc3339.h"
 #include "http/router.h"
 
 namespace faultline::http {

@@ -31,12 +31,17 @@ class HttpOpenApi : public HttpTest {
     if (schema.contains("enum")) {
       EXPECT_NE(std::ranges::find(schema["enum"], value), schema["enum"].end()) << where << ": " << value;
     }
-    const std::string type = schema.value("type", "");
-    EXPECT_TRUE(type.empty() || (type == "object" && value.is_object()) ||
-                (type == "array" && value.is_array()) || (type == "string" && value.is_string()) ||
-                (type == "integer" && value.is_number_integer()) || (type == "number" && value.is_number()) ||
-                (type == "boolean" && value.is_boolean()))
-        << where << " is no " << type << ": " << value;
+    if (schema.contains("type")) {
+      const Json& types = schema["type"];
+      const auto is = [&](const std::string& type) {
+        return (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||
+               (type == "string" && value.is_string()) || (type == "integer" && value.is_number_integer()) ||
+               (type == "number" && value.is_number()) || (type == "boolean" && value.is_boolean()) ||
+               (type == "null" && value.is_null());
+      };
+      EXPECT_TRUE(types.is_array() ? std::ranges::any_of(types, is) : is(types))
+          << where << " is no " << types << ": " << value;
+    }
     for (const Json& name : schema.value("required", Json::array())) {
       EXPECT_TRUE(value.contains(name.get<std::string>())) << where << "." << name << " is missing";
     }

@@ -58,6 +58,19 @@ TEST_F(HttpWork, every_outcome_can_be_reported) {
   EXPECT_EQ(outcome("succeeded", {{"result_base64", "bm90IEpTT04="}}), "succeeded");
 }
 
+TEST_F(HttpWork, a_job_that_will_not_run_by_itself_has_no_moment_to_run_at) {
+  const std::string id = add();
+  EXPECT_TRUE(get("/v1/jobs/" + id).json()["job"]["run_at"].is_string());
+  EXPECT_EQ(settle(claim("w")["lease"], "buried", {{"error", "e"}}).status, 200);
+
+  const Json job = get("/v1/jobs/" + id).json()["job"];
+
+  EXPECT_EQ(job["state"], "dead");
+  ASSERT_TRUE(job.contains("run_at"));
+  EXPECT_TRUE(job["run_at"].is_null()) << job["run_at"];
+  EXPECT_TRUE(get("/v1/jobs?state=dead").json()["jobs"].at(0).at("run_at").is_null());
+}
+
 TEST_F(HttpWork, a_stale_settle_is_a_conflict_with_the_reason_and_both_tokens) {
   const std::string id = add();
   const Json first = claim("slow")["lease"];

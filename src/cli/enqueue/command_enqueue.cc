@@ -3,6 +3,7 @@
 #include <memory>
 #include <sstream>
 
+#include "base/rfc3339.h"
 #include "cli/commands.h"
 #include "cli/enqueue/job_import.h"
 #include "cli/enqueue/progress_bar.h"
@@ -10,7 +11,6 @@
 #include "cli/support/failures.h"
 #include "config/values.h"
 #include "http/encode.h"
-#include "http/rfc3339.h"
 
 namespace faultline::cli {
 namespace {
@@ -80,7 +80,7 @@ Expected<void> read_times(const Request& request, NewJob& job) {
     into = *duration;
   }
   if (request.at.empty()) return {};
-  job.run_at = http::parse_rfc3339(request.at);
+  job.run_at = parse_rfc3339(request.at);
   if (job.run_at) return {};
   return std::unexpected(wrong_usage("--at: " + config::quoted(request.at) + " is not a moment",
                                      "write it as 2030-01-31T12:00:00Z, or give --delay"));
@@ -124,7 +124,7 @@ Expected<CommandResult> enqueue_one(Context& context, const Request& request) {
     return std::unexpected(Failure{.code = "conflict",
                                    .message = "the idempotency key names another job: " + id,
                                    .hint = "send the same kind and payload as before, or use another key"});
-  http::JsonWriter json;
+  JsonWriter json;
   http::write(json, *submission);
   const bool created = submission->status == Submission::Status::created;
   return CommandResult{.text = id + (created ? " created\n" : " existing\n"), .json_text = json.take()};

@@ -41,7 +41,7 @@ Expected<CommandResult> show(Context& context, const ShowRequest& request) {
   if (!*history) return std::unexpected(unknown_job(*id));
   const auto now = store->now();
   if (!now) return std::unexpected(to_failure(now.error()));
-  http::JsonWriter json;
+  JsonWriter json;
   http::write(json, **history);
   return CommandResult{
       .text = job_text(**history, {.now = *now, .width = width_of(request), .ascii = request.ascii}),

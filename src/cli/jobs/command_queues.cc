@@ -58,7 +58,7 @@ Expected<CommandResult> list(Context& context) {
 Expected<CommandResult> queue_result(Store& store, const std::string& name) {
   const auto overview = service::find_queue(store, name);
   if (!overview) return std::unexpected(to_failure(overview.error()));
-  http::JsonWriter json;
+  JsonWriter json;
   http::write(json, *overview);
   return CommandResult{.text = table_of({*overview}), .json_text = json.take()};
 }

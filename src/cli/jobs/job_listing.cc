@@ -33,7 +33,7 @@ Expected<void> begin_before(ListRequest& request, const std::string& before) {
 }
 
 std::string page_json(const ListRequest& request, const std::vector<JobSummary>& jobs) {
-  http::JsonWriter out;
+  JsonWriter out;
   out.begin_object();
   http::write_array(out, "jobs", jobs);
   if (jobs.size() == request.limit)

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_check.h"
-#include "base/sha256.h"
+#include "base/utf8.h"
 #include "cli/support/table_text.h"
 
 namespace faultline::cli {
@@ -14,17 +13,11 @@ constexpr std::size_t kErrorMax = 70;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; }
 
-/// Cut at a character, not inside one.
-std::string cut(std::string text, std::size_t length_max) {
-  if (text.size() <= length_max) return text;
-  while (length_max > 0 && (static_cast<unsigned char>(text[length_max]) & 0xc0U) == 0x80U) --length_max;
-  return text.substr(0, length_max) + "…";
-}
-
 /// On one line: an error may be a stack trace, and must not play tricks with a terminal.
 std::string one_line(std::string text, std::size_t length_max) {
   std::ranges::replace_if(text, is_control, ' ');
-  return cut(std::move(text), length_max);
+  if (text.size() <= length_max) return text;
+  return std::string{first_bytes(text, length_max)} + "…";
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -102,7 +95,7 @@ std::string effects_text(const std::vector<EffectRecord>& effects) {
 }  // namespace
 
 std::string bytes_text(const std::string& bytes, std::size_t length_max) {
-  if (find_invalid_utf8(bytes_of(bytes)) ||
+  if (find_invalid_utf8(bytes) ||
       std::ranges::any_of(bytes, [](char c) { return is_control(c) && c != '\n' && c != '\r' && c != '\t'; }))
     return std::to_string(bytes.size()) + " bytes that are not text";
   return one_line(bytes, length_max);

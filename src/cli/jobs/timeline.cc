@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace faultline::cli {
 namespace {
 
@@ -81,27 +83,15 @@ std::string_view mark_of(const Glyphs& glyphs, std::string_view outcome) {
   return glyphs.failed;
 }
 
-/// Characters, not bytes, of UTF-8.
-std::size_t length_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
-}
-
 std::string padded(std::string text, std::size_t length) {
-  const std::size_t has = length_of(text);
+  const std::size_t has = characters_of(text);
   if (has < length) text.append(length - has, ' ');
   return text;
 }
 
 std::string shortened(const std::string& text, std::size_t length, std::string_view cut) {
-  if (length_of(text) <= length) return text;
-  std::string out;
-  std::size_t taken = 0;
-  for (const char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xc0U) != 0x80U && ++taken == length) break;
-    out += c;
-  }
-  return out + std::string{cut};
+  if (characters_of(text) <= length) return text;
+  return std::string{first_characters(text, length - 1)}.append(cut);
 }
 
 /// The columns of the bars, each with what stands in it.
@@ -354,8 +344,8 @@ std::string timeline_text(const JobHistory& history, const TimelineStyle& style)
   for (Row& row : rows) {
     row.worker = shortened(row.worker, kWorkerMax, glyphs.cut);
     token_width = std::max(token_width, row.token.size());
-    worker_width = std::max(worker_width, length_of(row.worker));
-    words_width = std::max(words_width, length_of(row.words));
+    worker_width = std::max(worker_width, characters_of(row.worker));
+    words_width = std::max(words_width, characters_of(row.words));
   }
   const std::size_t others = token_width + 2 + worker_width + 2 + 1 + 2 + words_width;
   const Axis axis{history.job.created_at, end,

@@ -79,7 +79,7 @@ class Shown {
 
 void print_line(const StaleWrite& write, bool json) {
   if (json) {
-    http::JsonWriter out;
+    JsonWriter out;
     http::write(out, write);
     std::cout << out.take() << '\n';
   } else {

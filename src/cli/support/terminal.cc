@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/utf8.h"
+
 namespace faultline::cli {
 namespace {
 
@@ -49,9 +51,8 @@ std::string cut(std::string_view line, std::size_t columns) {
   std::size_t shown = 0;
   bool in_colour = false;
   for (const char c : line) {
-    const bool continues = (static_cast<unsigned char>(c) & 0xc0U) == 0x80U;
     if (c == '\x1b') in_colour = true;
-    if (!in_colour && !continues && ++shown > columns) break;
+    if (!in_colour && !continues_utf8(c) && ++shown > columns) break;
     text += c;
     if (in_colour && c == 'm') in_colour = false;
   }

@@ -93,7 +93,7 @@ nlohmann::json or_null(const std::optional<double>& value) {
 
 template <class T>
 nlohmann::json as_http(const T& value) {
-  http::JsonWriter out;
+  JsonWriter out;
   http::write(out, value);
   return nlohmann::json::parse(out.take());
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_check.h"
+#include "base/utf8.h"
 #include "cli/support/failures.h"
 #include "faultline/store.h"
 
@@ -140,7 +141,7 @@ Outcome ExecHandler::success_of(const ProgramEnd& end) const {
   if (text.empty()) return Outcome::success();
   const auto bytes = std::as_bytes(std::span{text});
   if (!find_json_problem(bytes, StoreOptions{}.json_depth_max)) return Outcome::success(std::string{text});
-  if (find_invalid_utf8(bytes))
+  if (find_invalid_utf8(text))
     throw Fail{"the program's standard output is not UTF-8, so it cannot be the job's result"};
   return Outcome::success(nlohmann::json(text).dump());
 }

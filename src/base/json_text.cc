@@ -1,13 +1,12 @@
-#include "http/json_text.h"
+#include "base/json_text.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <span>
 
-#include "base/json_check.h"
+#include "base/utf8.h"
 
-namespace faultline::http {
+namespace faultline {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
@@ -50,25 +49,6 @@ unsigned hex4(std::string_view text) {
   unsigned value = 0;
   std::from_chars(text.data(), text.data() + 4, value, 16);
   return value;
-}
-
-void append_utf8(std::string& out, unsigned code) {
-  const auto push = [&](unsigned byte) { out += static_cast<char>(byte); };
-  if (code < 0x80U) {
-    push(code);
-  } else if (code < 0x800U) {
-    push(0xC0U | (code >> 6U));
-    push(0x80U | (code & 0x3FU));
-  } else if (code < 0x10000U) {
-    push(0xE0U | (code >> 12U));
-    push(0x80U | ((code >> 6U) & 0x3FU));
-    push(0x80U | (code & 0x3FU));
-  } else {
-    push(0xF0U | (code >> 18U));
-    push(0x80U | ((code >> 12U) & 0x3FU));
-    push(0x80U | ((code >> 6U) & 0x3FU));
-    push(0x80U | (code & 0x3FU));
-  }
 }
 
 /// Appends what the escape at `at` stands for, and moves behind it.
@@ -201,12 +181,10 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 JsonWriter& JsonWriter::string(std::string_view text) {
   separate();
   out_ += '"';
-  for (;;) {
-    const auto bad = find_invalid_utf8(std::as_bytes(std::span{text}));
-    append_escaped(text.substr(0, bad.value_or(text.size())));
-    if (!bad) break;
-    out_ += "\xEF\xBF\xBD";
-    text.remove_prefix(*bad + 1);
+  if (find_invalid_utf8(text)) {
+    append_escaped(repaired_utf8(text));
+  } else {
+    append_escaped(text);
   }
   out_ += '"';
   return *this;
@@ -282,4 +260,4 @@ std::optional<std::string> parse_base64(std::string_view text) {
   return out;
 }
 
-}  // namespace faultline::http
+}  // namespace faultline

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace faultline::http {
+namespace faultline {
 
 /// A value inside a text that `find_json_problem` has found well-formed: the bytes from its first to its
 /// last. Nothing is built and nothing is copied, so that a payload is kept as the bytes that came.
@@ -89,4 +89,4 @@ class JsonWriter {
 [[nodiscard]] std::string base64(std::string_view bytes);
 [[nodiscard]] std::optional<std::string> parse_base64(std::string_view text);
 
-}  // namespace faultline::http
+}  // namespace faultline

@@ -1,10 +1,10 @@
-#include "http/rfc3339.h"
+#include "base/rfc3339.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 
-namespace faultline::http {
+namespace faultline {
 namespace {
 
 using namespace std::chrono_literals;
@@ -93,4 +93,4 @@ std::optional<DatabaseTime> parse_rfc3339(std::string_view text) {
   return DatabaseTime{days + hour * 1h + minute * 1min + second * 1s + fraction - offset};
 }
 
-}  // namespace faultline::http
+}  // namespace faultline

@@ -270,6 +270,8 @@ struct Job {
   std::vector<std::string> tags{};
   std::optional<std::chrono::milliseconds> lease_ttl{};
   std::optional<std::chrono::milliseconds> run_max{};
+  std::optional<std::chrono::milliseconds> backoff_base{};
+  std::optional<std::chrono::milliseconds> backoff_max{};
   std::optional<std::string> traceparent{};
 };
 

@@ -3,139 +3,17 @@
 #include <span>
 
 #include "base/json_check.h"
+#include "codec/read_object.h"
 #include "http/problem.h"
-#include "http/read_object.h"
 
 namespace faultline::http {
 namespace {
 
+using codec::member;
+using codec::Member;
+using codec::Refusal;
 using service::Problem;
 using service::ServiceResult;
-
-bool read_base64(Json value, std::string& into, Refusal& refusal) {
-  auto bytes = value.is_string() ? parse_base64(value.string()) : std::nullopt;
-  if (!bytes) return refusal.at("a string of base64 (RFC 4648, with padding) is expected");
-  into = std::move(*bytes);
-  return true;
-}
-
-}  // namespace
-
-// Outside of the unnamed namespace, or the readers of arrays and optionals would not find them.
-
-/// A job as it is read: a payload may come in one of two fields.
-struct JobBody {
-  NewJob job{};
-  int payloads = 0;
-};
-
-static bool read(Json value, JobBody& into, Refusal& refusal) {
-  static constexpr auto of = []<auto Member>() {
-    return +[](Json v, JobBody& body, Refusal& r) { return read(v, body.job.*Member, r); };
-  };
-  static constexpr Field<JobBody> kFields[] = {
-      {.name = "queue", .read = of.operator()<&NewJob::queue>()},
-      {.name = "kind", .read = of.operator()<&NewJob::kind>(), .required = true},
-      {.name = "payload",
-       .read =
-           [](Json v, JobBody& body, Refusal&) {
-             body.job.payload = v.raw();
-             ++body.payloads;
-             return true;
-           },
-       .null_counts = true},
-      {.name = "payload_base64",
-       .read =
-           [](Json v, JobBody& body, Refusal& r) {
-             body.job.encoding = Encoding::bytes;
-             ++body.payloads;
-             return read_base64(v, body.job.payload, r);
-           }},
-      {.name = "priority", .read = of.operator()<&NewJob::priority>()},
-      {.name = "run_at", .read = of.operator()<&NewJob::run_at>()},
-      {.name = "delay_ms", .read = of.operator()<&NewJob::delay>()},
-      {.name = "idempotency_key", .read = of.operator()<&NewJob::idempotency_key>()},
-      {.name = "attempts_max", .read = of.operator()<&NewJob::attempts_max>()},
-      {.name = "lease_ttl_ms", .read = of.operator()<&NewJob::lease_ttl>()},
-      {.name = "run_max_ms", .read = of.operator()<&NewJob::run_max>()},
-      {.name = "backoff_base_ms", .read = of.operator()<&NewJob::backoff_base>()},
-      {.name = "backoff_max_ms", .read = of.operator()<&NewJob::backoff_max>()},
-      {.name = "delivery", .read = of.operator()<&NewJob::delivery>()},
-      {.name = "tags", .read = of.operator()<&NewJob::tags>()},
-      {.name = "traceparent", .read = of.operator()<&NewJob::traceparent>()},
-  };
-  if (!read_object(value, into, kFields, refusal)) return false;
-  if (into.payloads > 1) return refusal.at("both payload and payload_base64 are given; give one of them");
-  return true;
-}
-
-static bool read(Json value, ProgressReport& into, Refusal& refusal) {
-  static constexpr Field<ProgressReport> kFields[] = {
-      member<&ProgressReport::lease>("lease", true),
-      member<&ProgressReport::fraction>("fraction", true),
-      member<&ProgressReport::note>("note"),
-  };
-  return read_object(value, into, kFields, refusal);
-}
-
-static bool read(Json value, EffectKey& into, Refusal& refusal) {
-  static constexpr Field<EffectKey> kFields[] = {
-      member<&EffectKey::lease>("lease", true),
-      member<&EffectKey::key>("key", true),
-  };
-  return read_object(value, into, kFields, refusal);
-}
-
-static bool read(Json value, EffectResult& into, Refusal& refusal) {
-  static constexpr Field<EffectResult> kFields[] = {
-      member<&EffectResult::lease>("lease", true),
-      member<&EffectResult::key>("key", true),
-      {.name = "result",
-       .read =
-           [](Json v, EffectResult& result, Refusal&) {
-             result.result = v.raw();
-             return true;
-           },
-       .null_counts = true},
-      {.name = "result_base64",
-       .read = [](Json v, EffectResult& result, Refusal& r) { return read_base64(v, result.result, r); }},
-  };
-  return read_object(value, into, kFields, refusal);
-}
-
-static bool read(Json value, Settlement& into, Refusal& refusal) {
-  static constexpr auto of = []<auto Member>() {
-    return +[](Json v, Settlement& s, Refusal& r) { return read(v, s.outcome.*Member, r); };
-  };
-  static constexpr Field<Settlement> kFields[] = {
-      member<&Settlement::lease>("lease", true),
-      {.name = "outcome", .read = of.operator()<&Outcome::kind>(), .required = true},
-      {.name = "result",
-       .read =
-           [](Json v, Settlement& s, Refusal&) {
-             s.outcome.result = v.raw();
-             return true;
-           },
-       .null_counts = true},
-      {.name = "result_base64",
-       .read = [](Json v, Settlement& s,
-                  Refusal& r) { return read_base64(v, s.outcome.result.emplace(), r); }},
-      {.name = "error", .read = of.operator()<&Outcome::error>()},
-      {.name = "delay_ms", .read = of.operator()<&Outcome::delay>()},
-  };
-  return read_object(value, into, kFields, refusal);
-}
-
-static bool read(Json value, ListRequest& into, Refusal& refusal) {
-  static constexpr Field<ListRequest> kFields[] = {
-      member<&ListRequest::queue>("queue"),
-      member<&ListRequest::kind>("kind"),
-      member<&ListRequest::state>("state"),
-  };
-  return read_object(value, into, kFields, refusal);
-}
-
-namespace {
 
 /// A list under one name, for the calls that have nothing else.
 template <class T>
@@ -156,7 +34,7 @@ bool is_over(Json array, std::size_t batch_max) {
 }
 
 template <class T, std::size_t N>
-ServiceResult<T> decode(std::string_view body, const Field<T> (&fields)[N], const Limits& limits) {
+ServiceResult<T> decode(std::string_view body, const Member<T> (&fields)[N], const Limits& limits) {
   const ServiceResult<Json> json = parse_body(body, limits.depth_max);
   if (!json) return std::unexpected(json.error());
   bool over = false;
@@ -166,7 +44,7 @@ ServiceResult<T> decode(std::string_view body, const Field<T> (&fields)[N], cons
   if (over) return std::unexpected(too_many(limits.batch_max));
   T into{};
   Refusal refusal;
-  if (!read_object(*json, into, fields, refusal)) return std::unexpected(invalid(refusal.message()));
+  if (!codec::read_object(*json, into, fields, refusal)) return std::unexpected(invalid(refusal.message()));
   return into;
 }
 
@@ -189,13 +67,13 @@ ServiceResult<Jobs> decode_lines(std::string_view body, const Limits& limits) {
     if (const auto problem = find_json_problem(std::as_bytes(std::span{line}), limits.depth_max)) {
       return std::unexpected(bad_json(*problem, "line " + std::to_string(line_number)));
     }
-    JobBody job;
+    NewJob job;
     Refusal refusal;
-    if (!read(Json{line}, job, refusal)) {
+    if (!codec::read(Json{line}, job, refusal)) {
       refusal.inside(jobs.jobs.size());
       return std::unexpected(invalid(refusal.message()));
     }
-    jobs.jobs.push_back(std::move(job.job));
+    jobs.jobs.push_back(std::move(job));
   }
   return jobs;
 }
@@ -216,20 +94,17 @@ ServiceResult<Jobs> decode_jobs(std::string_view body, bool ndjson, const Limits
   if (!json) return std::unexpected(json.error());
   if (is_over(*json, limits.batch_max)) return std::unexpected(too_many(limits.batch_max));
   Refusal refusal;
-  std::vector<JobBody> bodies;
-  const bool batch = json->is_array();
-  if (!(batch ? read(*json, bodies, refusal) : read(*json, bodies.emplace_back(), refusal))) {
+  Jobs jobs{.batch = json->is_array()};
+  if (!(jobs.batch ? codec::read(*json, jobs.jobs, refusal)
+                   : codec::read(*json, jobs.jobs.emplace_back(), refusal))) {
     return std::unexpected(invalid(refusal.message()));
   }
-  Jobs jobs{.batch = batch};
-  jobs.jobs.reserve(bodies.size());
-  for (JobBody& each : bodies) jobs.jobs.push_back(std::move(each.job));
   return jobs;
 }
 
 ServiceResult<ClaimCall> decode_claim(std::string_view body, const Limits& limits) {
   constexpr std::chrono::milliseconds kWaitMax{30'000};
-  static constexpr Field<ClaimCall> kFields[] = {
+  static constexpr Member<ClaimCall> kFields[] = {
       member<&ClaimCall::queue>("queue"),
       member<&ClaimCall::worker>("worker", true),
       member<&ClaimCall::limit>("limit"),
@@ -247,7 +122,7 @@ ServiceResult<ClaimCall> decode_claim(std::string_view body, const Limits& limit
 }
 
 ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body, const Limits& limits) {
-  static constexpr Field<HeartbeatCall> kFields[] = {
+  static constexpr Member<HeartbeatCall> kFields[] = {
       member<&HeartbeatCall::leases>("leases", true),
       member<&HeartbeatCall::extend>("extend_ms"),
   };
@@ -255,7 +130,7 @@ ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body, const Limit
 }
 
 ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& limits) {
-  static constexpr Field<SettleCall> kFields[] = {
+  static constexpr Member<SettleCall> kFields[] = {
       member<&SettleCall::results>("results", true),
       member<&SettleCall::resent>("resent"),
   };
@@ -263,8 +138,8 @@ ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& lim
 }
 
 template <class T>
-static ServiceResult<std::vector<T>> decode_list(std::string_view body, const Field<ListBody<T>> (&fields)[1],
-                                                 const Limits& limits) {
+static ServiceResult<std::vector<T>> decode_list(std::string_view body, const Member<ListBody<T>> (&fields)[1],
+                                          const Limits& limits) {
   ServiceResult<ListBody<T>> list = decode(body, fields, limits);
   if (!list) return std::unexpected(std::move(list.error()));
   return std::move(list->items);
@@ -288,19 +163,18 @@ ServiceResult<std::vector<EffectResult>> decode_effect_results(std::string_view 
 }
 
 ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reason, const Limits& limits) {
-  static constexpr auto of = []<auto Member>() {
-    return +[](Json v, SelectCall& call, Refusal& r) { return read(v, call.selection.*Member, r); };
+  static constexpr auto of = []<auto Pointer>() {
+    return +[](Json v, SelectCall& call, Refusal& r) { return codec::read(v, call.selection.*Pointer, r); };
   };
-  static constexpr Field<SelectCall> kIds{.name = "ids", .read = of.operator()<&service::Selection::ids>()};
-  static constexpr Field<SelectCall> kFilter{.name = "filter",
-                                             .read = of.operator()<&service::Selection::filter>()};
-  static constexpr Field<SelectCall> kDryRun{.name = "dry_run",
-                                             .read = of.operator()<&service::Selection::dry_run>()};
-  static constexpr Field<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun};
-  static constexpr Field<SelectCall> kCancel[] = {kIds, kFilter, kDryRun,
-                                                  member<&SelectCall::reason>("reason")};
-  ServiceResult<SelectCall> call =
-      with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
+  static constexpr Member<SelectCall> kIds{.name = "ids", .read = of.operator()<&service::Selection::ids>()};
+  static constexpr Member<SelectCall> kFilter{.name = "filter",
+                                              .read = of.operator()<&service::Selection::filter>()};
+  static constexpr Member<SelectCall> kDryRun{.name = "dry_run",
+                                              .read = of.operator()<&service::Selection::dry_run>()};
+  static constexpr Member<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun};
+  static constexpr Member<SelectCall> kCancel[] = {kIds, kFilter, kDryRun,
+                                                   member<&SelectCall::reason>("reason")};
+  ServiceResult<SelectCall> call = with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
   if (!call) return call;
   const service::Selection& selection = call->selection;
   if (selection.ids.empty() == !selection.filter) {
@@ -313,7 +187,7 @@ ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reas
 }
 
 ServiceResult<std::string> decode_reason(std::string_view body, const Limits& limits) {
-  static constexpr Field<SelectCall> kFields[] = {member<&SelectCall::reason>("reason")};
+  static constexpr Member<SelectCall> kFields[] = {member<&SelectCall::reason>("reason")};
   ServiceResult<SelectCall> call = decode(body, kFields, limits);
   if (!call) return std::unexpected(std::move(call.error()));
   return std::move(call->reason);
@@ -328,24 +202,12 @@ ServiceResult<void> decode_nothing(std::string_view body, const Limits& limits) 
 }
 
 ServiceResult<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {
-  static constexpr Field<QueueSettings> kFields[] = {
-      member<&QueueSettings::paused>("paused"),
-      {.name = "running_max",
-       .read =
-           [](Json v, QueueSettings& settings, Refusal& refusal) {
-             if (!v.is_null()) return read(v, settings.running_max, refusal);
-             settings.running_max = -1;  // no cap
-             return true;
-           },
-       .null_counts = true},
-      member<&QueueSettings::lease_ttl>("lease_ttl_ms"),
-      member<&QueueSettings::attempts_max>("attempts_max"),
-      member<&QueueSettings::backoff_base>("backoff_base_ms"),
-      member<&QueueSettings::backoff_max>("backoff_max_ms"),
-      member<&QueueSettings::retention>("retention_ms"),
-      member<&QueueSettings::key_retention>("key_retention_ms"),
-  };
-  return decode(body, kFields, limits);
+  const ServiceResult<Json> json = parse_body(body, limits.depth_max);
+  if (!json) return std::unexpected(json.error());
+  QueueSettings settings;
+  Refusal refusal;
+  if (!codec::read(*json, settings, refusal)) return std::unexpected(invalid(refusal.message()));
+  return settings;
 }
 
 }  // namespace faultline::http

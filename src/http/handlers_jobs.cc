@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "base/traceparent.h"
-#include "http/encode.h"
 #include "http/handlers.h"
+#include "service/encode.h"
 
 namespace faultline::http {
 namespace {
@@ -22,7 +22,7 @@ Response submission_response(std::vector<Submission> submissions) {
          .job = submission.job});
   }
   JsonWriter out;
-  write(out, submission);
+  codec::write(out, submission);
   Response response{.status = submission.status == Submission::Status::created ? 201 : 200,
                     .body = out.take()};
   response.headers.emplace_back("Location", "/v1/jobs/" + submission.job.to_string());
@@ -32,7 +32,7 @@ Response submission_response(std::vector<Submission> submissions) {
 Response batch_response(const std::vector<Submission>& submissions) {
   const bool any_new = std::ranges::any_of(
       submissions, [](const Submission& each) { return each.status == Submission::Status::created; });
-  return {.status = any_new ? 201 : 200, .body = list_body("submissions", submissions)};
+  return {.status = any_new ? 201 : 200, .body = codec::list_body("submissions", submissions)};
 }
 
 /// The key may stand in the header or in the body, and must be the same if in both.
@@ -118,7 +118,7 @@ Response page_response(std::string_view name, const std::vector<T>& items,
                        const std::optional<std::string>& next) {
   JsonWriter out;
   out.begin_object();
-  write_array(out, name, items);
+  codec::write_array(out, name, items);
   if (next) out.key("next_cursor").string(*next);
   out.end_object();
   return {.body = out.take()};
@@ -126,7 +126,7 @@ Response page_response(std::string_view name, const std::vector<T>& items,
 
 template <class Status>
 Response changed_response(const service::Changed<Status>& changed) {
-  return {.body = changed_json(changed)};
+  return {.body = service::changed_json(changed)};
 }
 
 /// Of a change to one job.
@@ -144,7 +144,7 @@ Response change_response(const service::Changed<Status>& changed) {
 
 Response queue_response(const service::QueueOverview& queue) {
   JsonWriter out;
-  write(out, queue);
+  service::write(out, queue);
   return {.body = out.take()};
 }
 
@@ -171,7 +171,7 @@ void get_job(const Call& call) {
   if (!id) return;
   call.service.job(call.who, *id, answer_with<JobHistory>(call, [](const JobHistory& history) {
                      JsonWriter out;
-                     write(out, history);
+                     codec::write(out, history);
                      return Response{.body = out.take()};
                    }));
 }
@@ -222,7 +222,7 @@ void post_requeue_many(const Call& call) {
 void get_queues(const Call& call) {
   call.service.queues(call.who, answer_with<std::vector<service::QueueOverview>>(
                                     call, [](const std::vector<service::QueueOverview>& queues) {
-                                      return Response{.body = list_body("queues", queues)};
+                                      return Response{.body = codec::list_body("queues", queues)};
                                     }));
 }
 

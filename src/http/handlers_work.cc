@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "http/encode.h"
+#include "codec/encode.h"
 #include "http/handlers.h"
 
 namespace faultline::http {
@@ -14,7 +14,7 @@ constexpr milliseconds kWaitMin{200};
 
 void write_verdicts(JsonWriter& out, const std::vector<Verdict>& verdicts, const std::vector<Lease>& leases) {
   out.key("verdicts").begin_array();
-  for (std::size_t i = 0; i < verdicts.size(); ++i) write(out, verdicts[i], leases.at(i));
+  for (std::size_t i = 0; i < verdicts.size(); ++i) codec::write(out, verdicts[i], leases.at(i));
   out.end_array();
 }
 
@@ -69,7 +69,7 @@ class LongPoll {
     std::vector<Settlement> releases;
     for (const ClaimedJob& job : jobs)
       releases.push_back({.lease = job.lease, .outcome = Outcome::release()});
-    Response response{.body = list_body("jobs", jobs)};
+    Response response{.body = codec::list_body("jobs", jobs)};
     // The client went away before it could be told: the jobs are free again at once.
     response.lost = [&service = service_, who = who_, releases = std::move(releases)]() mutable {
       if (releases.empty()) return;
@@ -119,7 +119,7 @@ void post_heartbeat(const Call& call) {
   if (!beat) return;
   call.service.heartbeat(call.who, std::move(beat->leases), beat->extend,
                          answer_with<std::vector<Beat>>(call, [](const std::vector<Beat>& beats) {
-                           return Response{.body = list_body("beats", beats)};
+                           return Response{.body = codec::list_body("beats", beats)};
                          }));
 }
 
@@ -178,7 +178,7 @@ void post_effects_begin(const Call& call) {
   if (!keys) return;
   call.service.begin_effects(call.who, std::move(*keys),
                              answer_with<std::vector<Effect>>(call, [](const std::vector<Effect>& effects) {
-                               return Response{.body = list_body("effects", effects)};
+                               return Response{.body = codec::list_body("effects", effects)};
                              }));
 }
 
@@ -187,7 +187,7 @@ void post_effects_record(const Call& call) {
   if (!results) return;
   call.service.record_effects(call.who, std::move(*results),
                               answer_with<std::vector<Effect>>(call, [](const std::vector<Effect>& effects) {
-                                return Response{.body = list_body("effects", effects)};
+                                return Response{.body = codec::list_body("effects", effects)};
                               }));
 }
 

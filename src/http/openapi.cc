@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "codec/schema.h"
 #include "http/router.h"
 #include "http/schemas.h"
 
@@ -97,6 +98,12 @@ Tree operation_of(const Route& route) {
   return operation;
 }
 
+Tree schemas() {
+  Tree all = Tree::parse(kSchemas);
+  for (const auto& [name, schema] : codec::struct_schemas()) all.at(name) = Tree::parse(schema);
+  return all;
+}
+
 std::string make_document() {
   Tree paths = Tree::object();
   for (const Route& route : routes())
@@ -114,7 +121,7 @@ std::string make_document() {
                          "What has no value is left out of answers."}}},
                       {"paths", std::move(paths)},
                       {"components",
-                       {{"schemas", Tree::parse(kSchemas)},
+                       {{"schemas", schemas()},
                         {"securitySchemes",
                          {{"key",
                            {{"type", "http"},

@@ -4,9 +4,9 @@
 #include <array>
 #include <exception>
 
+#include "codec/read_object.h"
 #include "http/handlers.h"
 #include "http/problem.h"
-#include "http/read_object.h"
 
 namespace faultline::http {
 namespace {
@@ -311,7 +311,7 @@ service::ServiceResult<std::vector<std::pair<std::string, std::string>>> parse_q
     if (!name || !value)
       return std::unexpected(malformed("the query has a % without two hexadecimal digits behind it"));
     if (std::ranges::find(known, *name) == known.end())
-      return std::unexpected(invalid(unknown_field(*name, known)));
+      return std::unexpected(invalid(codec::unknown_field(*name, known)));
     if (std::ranges::find(parameters, *name, &std::pair<std::string, std::string>::first) !=
         parameters.end()) {
       return std::unexpected(invalid(*name + ": it is given twice"));

@@ -5,12 +5,12 @@
 
 #include "base/rfc3339.h"
 #include "cli/commands.h"
+#include "codec/encode.h"
 #include "cli/enqueue/job_import.h"
 #include "cli/enqueue/progress_bar.h"
 #include "cli/jobs/job_options.h"
 #include "cli/support/failures.h"
 #include "config/values.h"
-#include "http/encode.h"
 
 namespace faultline::cli {
 namespace {
@@ -125,7 +125,7 @@ Expected<CommandResult> enqueue_one(Context& context, const Request& request) {
                                    .message = "the idempotency key names another job: " + id,
                                    .hint = "send the same kind and payload as before, or use another key"});
   JsonWriter json;
-  http::write(json, *submission);
+  codec::write(json, *submission);
   const bool created = submission->status == Submission::Status::created;
   return CommandResult{.text = id + (created ? " created\n" : " existing\n"), .json_text = json.take()};
 }

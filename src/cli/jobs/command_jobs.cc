@@ -9,7 +9,7 @@
 #include "cli/jobs/job_text.h"
 #include "cli/support/failures.h"
 #include "cli/support/terminal.h"
-#include "http/encode.h"
+#include "codec/encode.h"
 
 namespace faultline::cli {
 namespace {
@@ -42,7 +42,7 @@ Expected<CommandResult> show(Context& context, const ShowRequest& request) {
   const auto now = store->now();
   if (!now) return std::unexpected(to_failure(now.error()));
   JsonWriter json;
-  http::write(json, **history);
+  codec::write(json, **history);
   return CommandResult{
       .text = job_text(**history, {.now = *now, .width = width_of(request), .ascii = request.ascii}),
       .json_text = json.take()};
@@ -203,7 +203,7 @@ Expected<CommandResult> ended_result(Store& store, const std::vector<JobId>& ids
     histories.push_back(std::move(**history));
   }
   return CommandResult{.text = table_text(rows),
-                       .json_text = http::list_body("jobs", histories),
+                       .json_text = codec::list_body("jobs", histories),
                        .exit_code = all_succeeded ? ExitCode::ok : ExitCode::failure};
 }
 

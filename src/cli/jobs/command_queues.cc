@@ -7,7 +7,7 @@
 #include "cli/support/failures.h"
 #include "cli/support/table_text.h"
 #include "config/values.h"
-#include "http/encode.h"
+#include "service/encode.h"
 #include "service/operations.h"
 
 namespace faultline::cli {
@@ -51,7 +51,7 @@ Expected<CommandResult> list(Context& context) {
   auto counts = store->counts();
   if (!counts) return std::unexpected(to_failure(counts.error()));
   const auto overviews = service::overviews_of(std::move(*queues), std::move(*counts));
-  return CommandResult{.text = table_of(overviews), .json_text = http::list_body("queues", overviews)};
+  return CommandResult{.text = table_of(overviews), .json_text = codec::list_body("queues", overviews)};
 }
 
 /// The queue as it is now, which is what HTTP answers a change with.
@@ -59,7 +59,7 @@ Expected<CommandResult> queue_result(Store& store, const std::string& name) {
   const auto overview = service::find_queue(store, name);
   if (!overview) return std::unexpected(to_failure(overview.error()));
   JsonWriter json;
-  http::write(json, *overview);
+  service::write(json, *overview);
   return CommandResult{.text = table_of({*overview}), .json_text = json.take()};
 }
 

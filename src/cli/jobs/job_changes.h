@@ -11,7 +11,7 @@
 #include "cli/support/failures.h"
 #include "cli/support/table_text.h"
 #include "faultline/store.h"
-#include "http/encode.h"
+#include "service/encode.h"
 #include "service/operations.h"
 
 namespace faultline::cli {
@@ -80,7 +80,7 @@ template <class Status>
   }
   const bool all = changed.changed == order.ids.size();
   return CommandResult{.text = table_text(rows),
-                       .json_text = http::changed_json(changed),
+                       .json_text = service::changed_json(changed),
                        .exit_code = all ? ExitCode::ok : ExitCode::failure};
 }
 
@@ -108,7 +108,7 @@ template <class Status>
       return std::unexpected(counted.error());
     if (order.dry_run)
       return CommandResult{.text = std::to_string(changed.matched) + " jobs match. Nothing was changed.\n",
-                           .json_text = http::changed_json(changed)};
+                           .json_text = service::changed_json(changed)};
     if (changed.matched > 1) return std::unexpected(needs_yes(order.verb, "more than one job matches"));
     changed.matched = 0;
   }
@@ -122,7 +122,7 @@ template <class Status>
   }
   return CommandResult{.text = std::to_string(changed.matched) + " jobs matched, " +
                                std::to_string(changed.changed) + " were " + std::string{order.done} + ".\n",
-                       .json_text = http::changed_json(changed)};
+                       .json_text = service::changed_json(changed)};
 }
 
 /// Either ids or a filter.

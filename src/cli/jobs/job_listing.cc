@@ -5,7 +5,7 @@
 #include "cli/jobs/job_options.h"
 #include "cli/jobs/job_text.h"
 #include "cli/support/failures.h"
-#include "http/encode.h"
+#include "codec/encode.h"
 #include "service/cursor.h"
 
 namespace faultline::cli {
@@ -35,7 +35,7 @@ Expected<void> begin_before(ListRequest& request, const std::string& before) {
 std::string page_json(const ListRequest& request, const std::vector<JobSummary>& jobs) {
   JsonWriter out;
   out.begin_object();
-  http::write_array(out, "jobs", jobs);
+  codec::write_array(out, "jobs", jobs);
   if (jobs.size() == request.limit)
     out.key("next_cursor").string(service::to_cursor(request, jobs.back().id));
   out.end_object();

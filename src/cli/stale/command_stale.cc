@@ -10,7 +10,7 @@
 #include "cli/stale/stale_text.h"
 #include "cli/support/failures.h"
 #include "cli/support/table_text.h"
-#include "http/encode.h"
+#include "codec/encode.h"
 #include "pg/interrupt.h"
 
 namespace faultline::cli {
@@ -80,7 +80,7 @@ class Shown {
 void print_line(const StaleWrite& write, bool json) {
   if (json) {
     JsonWriter out;
-    http::write(out, write);
+    codec::write(out, write);
     std::cout << out.take() << '\n';
   } else {
     std::cout << stale_line(write) << '\n';
@@ -117,7 +117,7 @@ Expected<CommandResult> list(const Evidence& evidence, std::size_t limit) {
   std::vector<std::vector<std::string>> rows{stale_header()};
   for (const StaleWrite& write : *writes) rows.push_back(stale_cells(write));
   return CommandResult{.text = writes->empty() ? "No write was refused.\n" : table_text(rows),
-                       .json_text = http::list_body("stale_writes", *writes)};
+                       .json_text = codec::list_body("stale_writes", *writes)};
 }
 
 Expected<CommandResult> show_evidence(Context& context, const StaleRequest& request) {

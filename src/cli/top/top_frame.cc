@@ -8,7 +8,7 @@
 #include "cli/stale/stale_text.h"
 #include "cli/support/table_text.h"
 #include "cli/support/terminal.h"
-#include "http/encode.h"
+#include "service/encode.h"
 
 namespace faultline::cli {
 namespace {
@@ -93,8 +93,9 @@ nlohmann::json or_null(const std::optional<double>& value) {
 
 template <class T>
 nlohmann::json as_http(const T& value) {
+  using codec::write;
   JsonWriter out;
-  http::write(out, value);
+  write(out, value);
   return nlohmann::json::parse(out.take());
 }
 

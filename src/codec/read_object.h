@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/json_text.h"
-#include "faultline/job.h"
+#include "faultline/store.h"
 
-namespace faultline::http {
+namespace faultline::codec {
 
 /// Why a value in a body was refused, and where: `jobs[3].delay_ms`.
 class Refusal {
@@ -55,6 +55,13 @@ bool read(Json value, Delivery& into, Refusal& refusal);
 bool read(Json value, JobState& into, Refusal& refusal);
 bool read(Json value, Outcome::Kind& into, Refusal& refusal);
 bool read(Json value, Lease& into, Refusal& refusal);
+bool read(Json value, NewJob& into, Refusal& refusal);
+bool read(Json value, QueueSettings& into, Refusal& refusal);
+bool read(Json value, Settlement& into, Refusal& refusal);
+bool read(Json value, ProgressReport& into, Refusal& refusal);
+bool read(Json value, EffectKey& into, Refusal& refusal);
+bool read(Json value, EffectResult& into, Refusal& refusal);
+bool read(Json value, ListRequest& into, Refusal& refusal);
 
 template <class T>
   requires(std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, std::int64_t>)
@@ -84,17 +91,18 @@ bool read(Json value, std::vector<T>& into, Refusal& refusal) {
 /// One member of an object that is read into a T. A null is as if it were not there, except where
 /// `null_counts`.
 template <class T>
-struct Field {
+struct Member {
   std::string_view name;
   bool (*read)(Json value, T& into, Refusal& refusal);
   bool required = false;
   bool null_counts = false;
+  std::string_view instead_of{};  ///< another member that says the same: only one of both may be there
 };
 
-/// A field that goes into a member as it is: `member<&NewJob::queue>("queue")`.
-template <auto Member, class T>
+/// A member that goes into one of the struct as it is: `member<&NewJob::queue>("queue")`.
+template <auto Pointer, class T>
 bool read_member(Json value, T& into, Refusal& refusal) {
-  return read(value, into.*Member, refusal);
+  return read(value, into.*Pointer, refusal);
 }
 template <class T>
 struct MemberOwner;
@@ -102,52 +110,60 @@ template <class V, class T>
 struct MemberOwner<V T::*> {
   using type = T;
 };
-template <auto Member>
+template <auto Pointer>
 constexpr auto member(std::string_view name, bool required = false) {
-  using T = typename MemberOwner<decltype(Member)>::type;
-  return Field<T>{.name = name, .read = &read_member<Member, T>, .required = required};
+  using T = typename MemberOwner<decltype(Pointer)>::type;
+  return Member<T>{.name = name, .read = &read_member<Pointer, T>, .required = required};
 }
-
-/// The known name that was probably meant, or nothing.
-[[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "there is no field "colour"; did you mean "color"?"
 [[nodiscard]] std::string unknown_field(std::string_view name, std::span<const std::string_view> known);
 
-/// Fields that are not known or stand twice are errors: an option that is misspelt must not be lost silently.
-template <class T, std::size_t N>
-bool read_object(Json value, T& into, const Field<T> (&fields)[N], Refusal& refusal) {
-  static_assert(N <= 64);
+/// Members that are not known or stand twice are errors: an option that is misspelt must not be lost
+/// silently.
+template <class T>
+bool read_object(Json value, T& into, std::span<const std::type_identity_t<Member<T>>> members,
+                 Refusal& refusal) {
   if (!value.is_object()) return refusal.at("an object is expected");
+  const auto position = [&](std::string_view name) {
+    std::size_t at = 0;
+    while (at < members.size() && members[at].name != name) ++at;
+    return at;
+  };
+  const auto bit = [](std::size_t at) { return std::uint64_t{1} << at; };
   std::uint64_t seen = 0;
   std::uint64_t given = 0;
-  const bool good = value.members([&](const std::string& name, Json member) {
-    std::size_t at = 0;
-    while (at < N && fields[at].name != name) ++at;
-    if (at == N) {
-      std::string_view known[N];
-      for (std::size_t i = 0; i < N; ++i) known[i] = fields[i].name;
+  const bool good = value.members([&](const std::string& name, Json content) {
+    const std::size_t at = position(name);
+    if (at == members.size()) {
+      std::vector<std::string_view> known;
+      for (const Member<T>& each : members) known.push_back(each.name);
       return refusal.at(unknown_field(name, known));
     }
-    const std::uint64_t bit = std::uint64_t{1} << at;
-    if ((seen & bit) != 0) {
+    const Member<T>& member = members[at];
+    if ((seen & bit(at)) != 0) {
       refusal.inside(name);
       return refusal.at("it is given twice");
     }
-    seen |= bit;
-    if (member.is_null() && !fields[at].null_counts) return true;
-    given |= bit;
-    if (fields[at].read(member, into, refusal)) return true;
+    seen |= bit(at);
+    if (content.is_null() && !member.null_counts) return true;
+    given |= bit(at);
+    if (!member.instead_of.empty() && (given & bit(position(member.instead_of))) != 0) {
+      const auto [shorter, longer] = std::minmax(member.name, member.instead_of);
+      return refusal.at("both " + std::string{shorter} + " and " + std::string{longer} +
+                        " are given; give one of them");
+    }
+    if (member.read(content, into, refusal)) return true;
     refusal.inside(name);
     return false;
   });
   if (!good) return false;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (!fields[i].required || ((given >> i) & 1U) != 0) continue;
-    refusal.inside(fields[i].name);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!members[i].required || (given & bit(i)) != 0) continue;
+    refusal.inside(members[i].name);
     return refusal.at("it is missing");
   }
   return true;
 }
 
-}  // namespace faultline::http
+}  // namespace faultline::codec

@@ -60,7 +60,7 @@ WITH room AS MATERIALIZED (
      WHERE j.bucket = $1::smallint AND j.id = due.id
     RETURNING j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, due.attempts_max) AS attempts_max,
               j.priority, j.run_at, j.created_at, coalesce(j.lease_ttl_ms, due.lease_ttl_ms) AS lease_ttl_ms,
-              j.run_max_ms, j.requeues, j.encoding = 'bytes' AS is_bytes, j.delivery::text, j.kind,
+              j.run_max_ms, j.requeues, j.encoding::text, j.delivery::text, j.kind,
               j.payload, j.tags, j.traceparent
 ), granted AS (
     INSERT INTO faultline.grants (bucket, check_at, lease_id, job_ids)

@@ -1,8 +1,8 @@
 -- Finished jobs of all queues, newest first. A job that was requeued since is live, not finished.
 --
 -- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 succeeded or cancelled; NULL: both
-SELECT l.job_id, l.queue, l.kind, l.state::text, l.priority, l.attempt, l.token, l.run_at, l.created_at,
-       l.ended_at AS finished_at, l.worker, l.error
+SELECT l.job_id AS id, l.queue, l.kind, l.state::text, l.priority, l.attempt, l.token, l.run_at, l.created_at,
+       l.ended_at AS finished_at, l.worker, l.error AS last_error
   FROM faultline.ledger l
  WHERE l.bucket = $1::smallint AND l.job_id < $2::uuid
    AND l.state IN ('succeeded', 'cancelled')

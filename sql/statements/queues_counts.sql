@@ -5,9 +5,9 @@
 -- that, the other is the rest. Only where both are more is the scheduled side counted whole.
 --
 -- $1 bucket  $2 jobs to count of due and of scheduled  $3 queue, NULL: all
-SELECT q.name, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 0)::bigint,
-       coalesce(t.held, 0)::bigint, coalesce(t.dead, 0)::bigint, coalesce(t.succeeded, 0)::bigint,
-       coalesce(t.cancelled, 0)::bigint,
+SELECT q.name AS queue, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 0)::bigint AS running,
+       coalesce(t.held, 0)::bigint AS held, coalesce(t.dead, 0)::bigint AS dead,
+       coalesce(t.succeeded, 0)::bigint AS succeeded, coalesce(t.cancelled, 0)::bigint AS cancelled,
        CASE WHEN near.scheduled < $2::bigint THEN near.scheduled
             WHEN near.due < $2::bigint THEN coalesce(t.available, 0)::bigint - near.due
             ELSE (SELECT count(*)

@@ -4,65 +4,9 @@
 #include <tuple>
 
 #include "sql/statements.h"
+#include "store/rows.h"
 
 namespace faultline::store {
-namespace {
-
-/// The columns of jobs_claim.
-namespace column {
-enum Column : int {
-  paused,
-  capped,
-  id,
-  lease_expires_at,
-  token,
-  attempt,
-  attempts_max,
-  priority,
-  run_at,
-  created_at,
-  lease_ttl_ms,
-  run_max_ms,
-  requeues,
-  is_bytes,
-  delivery,
-  kind,
-  payload,
-  tags,
-  traceparent,
-};
-}  // namespace column
-
-ClaimedJob read_job(const ClaimRequest& request, const Uuid& lease_id, const pg::Result& rows, int row) {
-  ClaimedJob job;
-  job.lease = {.job = JobId{rows.get<Uuid>(row, column::id)},
-               .token = FenceToken{rows.get<std::int64_t>(row, column::token)},
-               .lease_id = lease_id,
-               .worker = request.worker};
-  job.lease_expires_at = rows.get<DatabaseTime>(row, column::lease_expires_at);
-  job.lease_ttl = std::chrono::milliseconds{rows.get<std::int64_t>(row, column::lease_ttl_ms)};
-  job.queue = request.queue;
-  job.kind = rows.get<std::string>(row, column::kind);
-  const pg::BytesView payload = rows.get<pg::BytesView>(row, column::payload);
-  job.payload.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
-  job.encoding = rows.get<bool>(row, column::is_bytes) ? Encoding::bytes : Encoding::json;
-  job.delivery =
-      parse_delivery(rows.get<std::string_view>(row, column::delivery)).value_or(Delivery::at_least_once);
-  job.priority = static_cast<int>(rows.get<std::int64_t>(row, column::priority));
-  job.attempt = static_cast<int>(rows.get<std::int64_t>(row, column::attempt));
-  job.attempts_max = static_cast<int>(rows.get<std::int64_t>(row, column::attempts_max));
-  job.requeues = static_cast<int>(rows.get<std::int64_t>(row, column::requeues));
-  job.run_at = rows.get<DatabaseTime>(row, column::run_at);
-  job.created_at = rows.get<DatabaseTime>(row, column::created_at);
-  if (const auto run_max = rows.get<std::optional<std::int64_t>>(row, column::run_max_ms)) {
-    job.run_max = std::chrono::milliseconds{*run_max};
-  }
-  if (!rows.is_null(row, column::tags)) job.tags = rows.get<std::vector<std::string>>(row, column::tags);
-  job.traceparent = rows.get<std::optional<std::string>>(row, column::traceparent);
-  return job;
-}
-
-}  // namespace
 
 Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit,
                               pg::Unit& unit) {
@@ -93,16 +37,25 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
 Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs) {
   if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
-  const bool capped = result.get<bool>(0, column::capped);
+  const bool capped = result.get<bool>(0, column_of(result, "capped"));
   const std::size_t first_job = jobs.size();
   jobs.reserve(first_job + static_cast<std::size_t>(result.rows()));
+  const RowReader<ClaimedJob> reader{result, {"lease", "queue"}};
+  const int id = column_of(result, "id");
+  const int token = column_of(result, "token");
   for (int row = 0; row < result.rows(); ++row) {
-    if (!result.is_null(row, column::id)) jobs.push_back(read_job(request, step.lease_id, result, row));
+    if (result.is_null(row, id)) continue;
+    ClaimedJob& job = jobs.emplace_back(reader.read(row));
+    job.lease = {.job = JobId{result.get<Uuid>(row, id)},
+                 .token = FenceToken{result.get<std::int64_t>(row, token)},
+                 .lease_id = step.lease_id,
+                 .worker = request.worker};
+    job.queue = request.queue;
   }
   if (capped != step.scan.queue_is_capped) {
     cursor_.set_capped(request.queue, step.bucket, capped);
     // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
-    if (capped && !result.get<bool>(0, column::paused)) return Next::look_again;
+    if (capped && !result.get<bool>(0, column_of(result, "paused"))) return Next::look_again;
   }
   // An update gives its rows back in no order that it promises, though mostly in the one they were found in.
   const auto place = [](const ClaimedJob& job) {

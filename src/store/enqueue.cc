@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_text.h"
 #include "pg/binary_copy.h"
 #include "sql/statements.h"
+#include "store/columns.h"
 #include "store/ids.h"
 
 namespace faultline::store {
@@ -29,8 +29,50 @@ std::int16_t some_bucket(const Backend& backend) {
                                    static_cast<unsigned>(backend.buckets()));
 }
 
-std::optional<std::int32_t> ms32(const std::optional<milliseconds>& value) {
-  return value ? std::optional{static_cast<std::int32_t>(value->count())} : std::nullopt;
+/// Calls `visit` with the index of every field of a new job's table, as a constant.
+template <class Visit>
+void for_each_index(const Visit& visit) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (visit(std::integral_constant<std::size_t, I>{}), ...);
+  }(std::make_index_sequence<kFieldCount<NewJob>>{});
+}
+
+/// It is sent beside the others, by the statement for jobs with keys alone.
+constexpr bool is_key(const FieldInfo& field) { return field.name == facts::kIdempotencyKey.name; }
+
+pg::Type array_of(pg::Type element) {
+  switch (element) {
+    case pg::Type::int2:
+      return pg::Type::int2_array;
+    case pg::Type::int4:
+      return pg::Type::int4_array;
+    case pg::Type::int8:
+      return pg::Type::int8_array;
+    case pg::Type::timestamptz:
+      return pg::Type::timestamptz_array;
+    default:
+      return pg::Type::text_array;
+  }
+}
+
+/// Tags as the text of a JSON array, since an array of arrays would have to be a rectangle.
+std::optional<std::string> tags_text(const std::vector<std::string>& tags) {
+  if (tags.empty()) return std::nullopt;
+  JsonWriter out;
+  out.begin_array();
+  for (const std::string& tag : tags) out.string(tag);
+  out.end_array();
+  return out.take();
+}
+
+/// One option of several jobs. Most jobs use few, and one that none of them uses is not sent.
+template <class Range, class Value>
+void add_option(pg::Params& params, pg::Type type, const Range& range, const Value& value) {
+  if (std::ranges::any_of(range, [&](std::size_t i) { return value(i).has_value(); })) {
+    params.add_array(type, range, value);
+  } else {
+    params.add_null(array_of(type));
+  }
 }
 
 /// A batch of jobs on its way into the database: what was asked, and the ids and places they get.
@@ -144,36 +186,26 @@ class EnqueueBatch {
   [[nodiscard]] pg::Params job_params(std::int16_t bucket, std::span<const std::size_t> piece) const {
     const auto job = [&](std::size_t i) -> const NewJob& { return jobs_[i]; };
     pg::Params params = id_params(bucket, piece);
-    params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{job(i).queue}; });
-    params.add_array(pg::Type::text, piece, [&](std::size_t i) { return std::string_view{job(i).kind}; });
-    params.add_array(pg::Type::bytea, piece,
-                     [&](std::size_t i) { return std::as_bytes(std::span{job(i).payload}); });
-    params.add_array(pg::Type::boolean, piece,
-                     [&](std::size_t i) { return job(i).encoding == Encoding::bytes; });
-    params.add_array(pg::Type::int2, piece,
-                     [&](std::size_t i) { return static_cast<std::int16_t>(job(i).priority); });
-    params.add_array(pg::Type::timestamptz, piece, [&](std::size_t i) { return job(i).run_at; });
-    params.add_array(pg::Type::int8, piece, [&](std::size_t i) {
-      return static_cast<std::int64_t>(job(i).delay.value_or(milliseconds{0}).count());
+    // In the order of the table, which is the order of the statements' parameters.
+    for_each_index([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+      constexpr auto field = kNewJobField<I>;
+      using T = std::remove_cvref_t<decltype(field.of(job(0)))>;
+      if constexpr (is_key(field)) {
+        return;
+      } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+        add_option(params, pg::Type::text, piece, [&](std::size_t i) { return tags_text(field.of(job(i))); });
+      } else {
+        const auto value = [&](std::size_t i) { return column_value<I>(field.of(job(i))); };
+        using Value = std::remove_cvref_t<decltype(value(0))>;
+        if constexpr (requires(Value v) { v.has_value(); }) {
+          add_option(params, pg::type_of<typename Value::value_type>(), piece, value);
+        } else if constexpr (std::same_as<Value, pg::BytesView>) {
+          params.add_array(pg::Type::bytea, piece, value);
+        } else {
+          params.add_array(pg::type_of<Value>(), piece, value);
+        }
+      }
     });
-    params.add_array(pg::Type::int4, piece,
-                     [&](std::size_t i) -> std::optional<std::int32_t> { return job(i).attempts_max; });
-    params.add_array(pg::Type::int4, piece, [&](std::size_t i) { return ms32(job(i).lease_ttl); });
-    params.add_array(pg::Type::int8, piece, [&](std::size_t i) -> std::optional<std::int64_t> {
-      return job(i).run_max ? std::optional<std::int64_t>{job(i).run_max->count()} : std::nullopt;
-    });
-    params.add_array(pg::Type::int4, piece, [&](std::size_t i) { return ms32(job(i).backoff_base); });
-    params.add_array(pg::Type::int4, piece, [&](std::size_t i) { return ms32(job(i).backoff_max); });
-    params.add_array(pg::Type::text, piece, [&](std::size_t i) { return to_string(job(i).delivery); });
-    params.add_array(pg::Type::text, piece, [&](std::size_t i) -> std::optional<std::string> {
-      return job(i).tags.empty() ? std::nullopt : std::optional{nlohmann::json(job(i).tags).dump()};
-    });
-    // Most jobs belong to no trace, and then nothing is sent.
-    if (std::ranges::any_of(piece, [&](std::size_t i) { return job(i).traceparent.has_value(); })) {
-      params.add_array(pg::Type::text, piece, [&](std::size_t i) { return job(i).traceparent; });
-    } else {
-      params.add_null(pg::Type::text_array);
-    }
     return params;
   }
 
@@ -236,19 +268,45 @@ class CopyIn {
     bool due = false;  // one of them at least, at once
   };
 
-  static bool is_plain(const NewJob& job) {
-    return !job.run_at && !job.delay && !job.attempts_max && !job.lease_ttl && !job.run_max &&
-           !job.backoff_base && !job.backoff_max && job.tags.empty() && job.encoding == Encoding::json &&
-           job.delivery == Delivery::at_least_once && !job.traceparent;
+  /// The columns that every job has: the others are options.
+  static constexpr bool is_plain_column(const FieldInfo& field) {
+    return field.name == facts::kQueue.name || field.name == facts::kKind.name ||
+           field.name == facts::kPayload.name || field.name == facts::kPriority.name;
   }
 
-  static constexpr std::string_view kPlain =
-      "COPY faultline.jobs (bucket, id, queue, kind, payload, priority) FROM STDIN (FORMAT binary)";
-  static constexpr std::string_view kWhole =
-      "COPY faultline.jobs (bucket, id, queue, kind, payload, priority, run_at, encoding, delivery, "
-      "attempts_max, "
-      "lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, tags, traceparent) FROM STDIN (FORMAT "
-      "binary)";
+  /// A delay becomes a moment here, and jobs with keys do not come this way.
+  static constexpr bool is_option_column(const FieldInfo& field) {
+    return !is_plain_column(field) && !is_key(field) && field.name != facts::kDelay.name;
+  }
+
+  static bool is_plain(const NewJob& job) {
+    static const NewJob unset;
+    bool plain = true;
+    for_each_field<NewJob>([&](const auto& field) {
+      plain = plain && (is_plain_column(field) || field.of(job) == field.of(unset));
+    });
+    return plain;
+  }
+
+  /// The COPY of the plain columns, or of all.
+  static std::string copy_statement(bool whole) {
+    std::string columns = "bucket, id";
+    const auto add = [&](bool (*wanted)(const FieldInfo&)) {
+      for_each_field<NewJob>([&](const FieldInfo& field) {
+        if (wanted(field)) columns.append(", ").append(field.name);
+      });
+    };
+    add(&is_plain_column);
+    if (whole) add(&is_option_column);
+    return "COPY faultline.jobs (" + columns + ") FROM STDIN (FORMAT binary)";
+  }
+
+  static std::int16_t count_columns(bool (*wanted)(const FieldInfo&)) {
+    std::int16_t count = 0;
+    for_each_field<NewJob>(
+        [&](const FieldInfo& field) { count = static_cast<std::int16_t>(count + (wanted(field) ? 1 : 0)); });
+    return count;
+  }
 
   [[nodiscard]] pg::Expected<std::size_t> copy_all() {
     // COPY computes nothing, so what is due in a minute is due a minute from here.
@@ -261,7 +319,7 @@ class CopyIn {
       whole_ = whole_ || !is_plain(*job_);
       bool first = true;
       auto copied = connection_.copy_in(
-          whole_ ? kWhole : kPlain,
+          copy_statement(whole_),
           [&](std::string& buffer) { return fill(buffer, std::exchange(first, false)); }, deadline_);
       if (!copied) return std::unexpected(std::move(copied.error()));
       rows += static_cast<std::size_t>(*copied);
@@ -291,27 +349,37 @@ class CopyIn {
   }
 
   void add_row(pg::BinaryCopy& rows, const NewJob& job) {
-    rows.begin_row(whole_ ? 16 : 6);
-    rows.add(bucket_).add(id_.value).add(job.queue).add(job.kind);
-    rows.add(std::as_bytes(std::span{job.payload})).add(static_cast<std::int16_t>(job.priority));
+    static const std::int16_t plain_columns = static_cast<std::int16_t>(2 + count_columns(&is_plain_column));
+    static const std::int16_t option_columns = count_columns(&is_option_column);
+    rows.begin_row(static_cast<std::int16_t>(plain_columns + (whole_ ? option_columns : 0)));
+    rows.add(bucket_).add(id_.value);
+    for_each_index([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+      if constexpr (is_plain_column(kNewJobField<I>)) rows.add(column_value<I>(kNewJobField<I>.of(job)));
+    });
     if (last_queue_ == nullptr || last_queue_->first != job.queue)
       last_queue_ = &*counts_.try_emplace(job.queue).first;
     ++last_queue_->second.jobs;
     last_queue_->second.due = last_queue_->second.due || due_at_once(job);
     if (!whole_) return;
-    rows.add(job.run_at.value_or(now_ + job.delay.value_or(milliseconds{0})));
-    rows.add(job.encoding == Encoding::json ? "json" : "bytes").add(to_string(job.delivery));
-    rows.add(std::optional<std::int32_t>{job.attempts_max}).add(ms32(job.lease_ttl));
-    rows.add(job.run_max ? std::optional<std::int64_t>{job.run_max->count()} : std::nullopt);
-    rows.add(ms32(job.backoff_base)).add(ms32(job.backoff_max));
-    if (job.tags.empty())
-      rows.add_null();
-    else
-      rows.add_text_array(job.tags);
-    if (job.traceparent)
-      rows.add(*job.traceparent);
-    else
-      rows.add_null();
+    for_each_index([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+      if constexpr (is_option_column(kNewJobField<I>)) add_option_column<I>(rows, job);
+    });
+  }
+
+  template <std::size_t I>
+  void add_option_column(pg::BinaryCopy& rows, const NewJob& job) const {
+    const auto& value = kNewJobField<I>.of(job);
+    if constexpr (kNewJobField<I>.name == facts::kRunAt.name) {
+      rows.add(value.value_or(now_ + job.delay.value_or(milliseconds{0})));
+    } else if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::vector<std::string>>) {
+      if (value.empty()) {
+        rows.add_null();
+      } else {
+        rows.add_text_array(value);
+      }
+    } else {
+      rows.add(column_value<I>(value));
+    }
   }
 
   [[nodiscard]] pg::Params tally_params() const {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "base/fields.h"
 #include "base/json_check.h"
 #include "base/sha256.h"
 #include "base/traceparent.h"
@@ -13,18 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kNameBytesMax = 128;
-constexpr std::size_t kKeyBytesMax = 256;
-constexpr std::size_t kTagsMax = 32;
 constexpr std::size_t kTextBytesMax = 16'384;
 constexpr std::size_t kBatchMax = 1'000;
-constexpr milliseconds kTtlMin{100};
-constexpr milliseconds kTtlMax{86'400'000};
-constexpr milliseconds kRunMax{31'536'000'000};
-constexpr milliseconds kBackoffBaseMax{86'400'000};
-constexpr milliseconds kBackoffMaxMax{604'800'000};
-constexpr milliseconds kDelayMax{std::chrono::hours{24 * 3650}};
-constexpr int kAttemptsMax = 1'000'000;
 
 Error invalid(std::string message, std::string hint) {
   return {.code = ErrorCode::invalid_argument, .message = std::move(message), .hint = std::move(hint)};
@@ -45,16 +37,47 @@ std::optional<Error> check_text(std::string_view what, std::string_view text, st
   return std::nullopt;
 }
 
-std::optional<Error> check_duration(std::string_view what, std::optional<milliseconds> value,
-                                    milliseconds min, milliseconds max) {
-  if (!value || (*value >= min && *value <= max)) return std::nullopt;
-  return invalid("the " + std::string{what} + " is " + std::to_string(value->count()) + " ms",
-                 std::to_string(min.count()) + " to " + std::to_string(max.count()) + " ms are allowed");
+// Values against the bounds that the field tables have.
+
+std::optional<Error> check_value(const FieldInfo& field, std::string_view unit, std::int64_t value) {
+  if (value >= field.min && value <= field.max) return std::nullopt;
+  return invalid(
+      "the " + std::string{field.name} + " is " + std::to_string(value) + std::string{unit},
+      std::to_string(field.min) + " to " + std::to_string(field.max) + std::string{unit} + " are allowed");
+}
+std::optional<Error> check_value(const FieldInfo& field, int value) { return check_value(field, "", value); }
+std::optional<Error> check_value(const FieldInfo& field, milliseconds value) {
+  return check_value(field, " ms", value.count());
+}
+std::optional<Error> check_value(const FieldInfo& field, const std::string& text) {
+  if (field.max == FieldInfo::kUnbounded) return std::nullopt;
+  return check_text(field.name, text, static_cast<std::size_t>(field.max));
+}
+std::optional<Error> check_value(const FieldInfo& field, const std::vector<std::string>& texts) {
+  if (std::cmp_greater(texts.size(), field.max)) {
+    return invalid("there are " + std::to_string(texts.size()) + " " + std::string{field.name},
+                   "at most " + std::to_string(field.max) + " are allowed");
+  }
+  for (const std::string& text : texts) {
+    if (auto problem = check_name("tag", text)) return problem;
+  }
+  return std::nullopt;
+}
+/// Anything else has no bounds.
+std::optional<Error> check_value(const FieldInfo& /*field*/, const auto& /*value*/) { return std::nullopt; }
+template <class T>
+std::optional<Error> check_value(const FieldInfo& field, const std::optional<T>& value) {
+  return value ? check_value(field, *value) : std::nullopt;
 }
 
-std::optional<Error> check_attempts(std::optional<int> attempts_max) {
-  if (!attempts_max || (*attempts_max >= 1 && *attempts_max <= kAttemptsMax)) return std::nullopt;
-  return invalid("attempts_max is " + std::to_string(*attempts_max), "1 to 1000000 are allowed");
+/// The first member that is out of its bounds.
+template <class Struct>
+std::optional<Error> check_fields(const Struct& value) {
+  std::optional<Error> problem;
+  for_each_field<Struct>([&](const auto& field) {
+    if (!problem) problem = check_value(static_cast<const FieldInfo&>(field), field.of(value));
+  });
+  return problem;
 }
 
 std::optional<Error> check_payload(const NewJob& job, const Limits& limits) {
@@ -83,7 +106,7 @@ std::optional<Error> check_times(const NewJob& job) {
   if (job.run_at && (*job.run_at < DatabaseTime{} || *job.run_at > latest)) {
     return invalid("run_at is not between the years 1970 and 9999", "give a moment, or a delay");
   }
-  return check_duration("delay", job.delay, milliseconds{0}, kDelayMax);
+  return std::nullopt;
 }
 
 std::optional<Error> check_traceparent(const std::optional<std::string>& traceparent) {
@@ -104,32 +127,12 @@ std::optional<Error> first_of(const Checks&... checks) {
 }  // namespace
 
 std::optional<Error> check_name(std::string_view what, std::string_view name) {
-  return check_text(what, name, kNameBytesMax);
+  return check_text(what, name, facts::kNameBytesMax);
 }
 
 std::optional<Error> check_job(const NewJob& job, const Limits& limits) {
-  if (job.priority < 0 || job.priority > 9) {
-    return invalid("the priority is " + std::to_string(job.priority), "0 (first) to 9 (last) are allowed");
-  }
-  if (job.tags.size() > kTagsMax) {
-    return invalid("there are " + std::to_string(job.tags.size()) + " tags", "at most 32 are allowed");
-  }
-  for (const std::string& tag : job.tags) {
-    if (auto problem = check_name("tag", tag)) return problem;
-  }
-  return first_of(
-      [&] { return check_name("queue", job.queue); }, [&] { return check_name("kind", job.kind); },
-      [&] { return check_payload(job, limits); }, [&] { return check_times(job); },
-      [&] { return check_traceparent(job.traceparent); },
-      [&] {
-        return job.idempotency_key ? check_text("idempotency key", *job.idempotency_key, kKeyBytesMax)
-                                   : std::nullopt;
-      },
-      [&] { return check_attempts(job.attempts_max); },
-      [&] { return check_duration("lease_ttl", job.lease_ttl, kTtlMin, kTtlMax); },
-      [&] { return check_duration("run_max", job.run_max, kTtlMin, kRunMax); },
-      [&] { return check_duration("backoff_base", job.backoff_base, milliseconds{0}, kBackoffBaseMax); },
-      [&] { return check_duration("backoff_max", job.backoff_max, milliseconds{0}, kBackoffMaxMax); });
+  return first_of([&] { return check_fields(job); }, [&] { return check_payload(job, limits); },
+                  [&] { return check_times(job); }, [&] { return check_traceparent(job.traceparent); });
 }
 
 std::optional<Error> check_claim(const ClaimRequest& request) {
@@ -156,7 +159,7 @@ std::optional<Error> check_outcome(const Outcome& outcome, const Limits& limits)
     return invalid("only a success has a result", "give the error instead");
   }
   return first_of([&] { return outcome.result ? check_result(*outcome.result, limits) : std::nullopt; },
-                  [&] { return check_duration("delay", outcome.delay, milliseconds{0}, kDelayMax); });
+                  [&] { return check_value(facts::kDelay, outcome.delay); });
 }
 
 std::optional<Error> check_progress(const ProgressReport& report) {
@@ -166,7 +169,7 @@ std::optional<Error> check_progress(const ProgressReport& report) {
 }
 
 std::optional<Error> check_effect_key(std::string_view key) {
-  return check_text("effect key", key, kKeyBytesMax);
+  return check_text("effect key", key, facts::kKeyBytesMax);
 }
 
 std::optional<Error> check_lease(const Lease& lease) {
@@ -178,21 +181,13 @@ std::optional<Error> check_lease(const Lease& lease) {
 }
 
 std::optional<Error> check_extend(milliseconds extend) {
-  return check_duration("extension", extend, kTtlMin, kTtlMax);
+  FieldInfo bounds = facts::kLeaseTtl;
+  bounds.name = "extension";
+  return check_value(bounds, extend);
 }
 
 std::optional<Error> check_queue(std::string_view name, const QueueSettings& settings) {
-  if (settings.running_max && *settings.running_max < -1) {
-    return invalid("running_max is " + std::to_string(*settings.running_max), "0 or more, or -1 for no cap");
-  }
-  constexpr milliseconds forever{std::chrono::hours{24 * 36500}};
-  return first_of(
-      [&] { return check_name("queue", name); }, [&] { return check_attempts(settings.attempts_max); },
-      [&] { return check_duration("lease_ttl", settings.lease_ttl, kTtlMin, kTtlMax); },
-      [&] { return check_duration("backoff_base", settings.backoff_base, milliseconds{0}, kBackoffBaseMax); },
-      [&] { return check_duration("backoff_max", settings.backoff_max, milliseconds{0}, kBackoffMaxMax); },
-      [&] { return check_duration("retention", settings.retention, milliseconds{0}, forever); },
-      [&] { return check_duration("key_retention", settings.key_retention, milliseconds{0}, forever); });
+  return first_of([&] { return check_name("queue", name); }, [&] { return check_fields(settings); });
 }
 
 std::optional<Error> check_list(const ListRequest& request) {

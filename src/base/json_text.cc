@@ -9,8 +9,8 @@
 namespace faultline {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::string_view kJsonSpace = " \t\r\n";
+constexpr std::string_view kBase64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The end of the string that begins at `at`.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
@@ -89,8 +89,8 @@ void append_escape(std::string& out, std::string_view text, std::size_t& at) {
 }  // namespace
 
 Json::Json(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  text_ = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  const std::size_t begin = text.find_first_not_of(kJsonSpace);
+  text_ = text.substr(begin, text.find_last_not_of(kJsonSpace) + 1 - begin);
 }
 
 std::optional<bool> Json::boolean() const {
@@ -141,7 +141,7 @@ Json Json::value_at(std::size_t& at) const {
   return value;
 }
 
-void Json::skip_space(std::size_t& at) const { at = text_.find_first_not_of(kSpace, at); }
+void Json::skip_space(std::size_t& at) const { at = text_.find_first_not_of(kJsonSpace, at); }
 
 void Json::skip_past(std::size_t& at, char c) const {
   at = text_.find(c, at) + 1;
@@ -233,10 +233,10 @@ std::string base64(std::string_view bytes) {
       return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
     };
     const unsigned group = (byte(0) << 16U) | (byte(1) << 8U) | byte(2);
-    out += kDigits[group >> 18U];
-    out += kDigits[(group >> 12U) & 63U];
-    out += at + 1 < bytes.size() ? kDigits[(group >> 6U) & 63U] : '=';
-    out += at + 2 < bytes.size() ? kDigits[group & 63U] : '=';
+    out += kBase64Digits[group >> 18U];
+    out += kBase64Digits[(group >> 12U) & 63U];
+    out += at + 1 < bytes.size() ? kBase64Digits[(group >> 6U) & 63U] : '=';
+    out += at + 2 < bytes.size() ? kBase64Digits[group & 63U] : '=';
   }
   return out;
 }
@@ -249,7 +249,7 @@ std::optional<std::string> parse_base64(std::string_view text) {
   out.reserve(text.size() / 4 * 3);
   unsigned group = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
-    const std::size_t value = at < digits ? kDigits.find(text[at]) : 0;
+    const std::size_t value = at < digits ? kBase64Digits.find(text[at]) : 0;
     if (value == std::string_view::npos) return std::nullopt;
     group = (group << 6U) | static_cast<unsigned>(value);
     if (at % 4 != 3) continue;

@@ -138,8 +138,9 @@ ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& lim
 }
 
 template <class T>
-static ServiceResult<std::vector<T>> decode_list(std::string_view body, const Member<ListBody<T>> (&fields)[1],
-                                          const Limits& limits) {
+static ServiceResult<std::vector<T>> decode_list(std::string_view body,
+                                                 const Member<ListBody<T>> (&fields)[1],
+                                                 const Limits& limits) {
   ServiceResult<ListBody<T>> list = decode(body, fields, limits);
   if (!list) return std::unexpected(std::move(list.error()));
   return std::move(list->items);
@@ -174,7 +175,8 @@ ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reas
   static constexpr Member<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun};
   static constexpr Member<SelectCall> kCancel[] = {kIds, kFilter, kDryRun,
                                                    member<&SelectCall::reason>("reason")};
-  ServiceResult<SelectCall> call = with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
+  ServiceResult<SelectCall> call =
+      with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
   if (!call) return call;
   const service::Selection& selection = call->selection;
   if (selection.ids.empty() == !selection.filter) {

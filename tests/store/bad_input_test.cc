@@ -151,7 +151,7 @@ TEST_F(BadInputTest, bad_names_are_refused_wherever_a_name_stands) {
   }
   const std::vector<std::string> keys{"", std::string(257, 'k'), "a\0b"s, "\xff", "\n"};
   for (const std::string& key : keys) {
-    expect_refused({.kind = "k", .idempotency_key = key}, ErrorCode::invalid_argument, "idempotency key");
+    expect_refused({.kind = "k", .idempotency_key = key}, ErrorCode::invalid_argument, "idempotency_key");
     const EffectKey effect{.lease = lease, .key = key};
     expect_error(store_.begin_effects({&effect, 1}), ErrorCode::invalid_argument, "effect key");
     const EffectResult result{.lease = lease, .key = key, .result = "r"};

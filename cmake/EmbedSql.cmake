@@ -5,7 +5,9 @@
 # makes the target faultline::sql with two headers:
 #   "sql/statements.h"  jobs_claim.sql becomes faultline::sql::kJobsClaim, named "jobs_claim". Lines that hold only
 #                       a `--` comment are for readers and are not sent to the server.
-#   "sql/migrations.h"  0001_name.sql and so on become faultline::sql::kMigrations, in order and verbatim.
+#   "sql/migrations.h"  0001_name.sql and so on become faultline::sql::kMigrations, in order.
+#
+# In both /*carried*/ stands for the columns that sql/carried_columns.sql lists.
 #
 # A name that would not make an identifier, and a gap or a duplicate in the numbers of the migrations, are errors
 # when the build is configured.
@@ -55,7 +57,7 @@ function(faultline_embed_sql)
     add_custom_command(
       OUTPUT "${include_dir}/sql/${kind}.h" "${include_dir}/sql/${kind}.cc"
       COMMAND "${CMAKE_COMMAND}" -P "${FAULTLINE_EMBED_SQL_SCRIPT}" ${kind} "${include_dir}/sql" ${${kind}}
-      DEPENDS "${FAULTLINE_EMBED_SQL_SCRIPT}" ${${kind}}
+      DEPENDS "${FAULTLINE_EMBED_SQL_SCRIPT}" "${CMAKE_CURRENT_SOURCE_DIR}/carried_columns.sql" ${${kind}}
       COMMENT "Embedding sql/${kind}"
       VERBATIM)
     list(APPEND generated "${include_dir}/sql/${kind}.h" "${include_dir}/sql/${kind}.cc")

@@ -391,13 +391,10 @@ CREATE FUNCTION faultline.purge_dead(in_bucket smallint, ids uuid[], who text)
         DELETE FROM faultline.jobs j USING dead d WHERE j.bucket = in_bucket AND j.id = d.id
     ), booked AS (
         INSERT INTO faultline.ledger (
-               bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, priority, delivery,
-               encoding, attempts_max, lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, run_at, created_at,
-               kind, idempotency_key, tags, traceparent, payload)
+               bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, /*carried*/,
+               run_at, encoding, payload)
         SELECT in_bucket, d.id, d.token + 1, d.attempt, 'purged', 'cancelled', d.requeues, d.queue, who,
-               d.last_error, d.priority, d.delivery, 'json', d.attempts_max, d.lease_ttl_ms, d.run_max_ms,
-               d.backoff_base_ms, d.backoff_max_ms, d.run_at, d.created_at, d.kind, d.idempotency_key, d.tags,
-               d.traceparent, 'null'::bytea
+               d.last_error, /*carried d*/, d.run_at, 'json', 'null'::bytea
           FROM dead d
     ), keyed AS (
         INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)

@@ -26,13 +26,10 @@ WITH target AS MATERIALIZED (
      WHERE j.bucket = $1::smallint AND j.id = t.id AND t.state <> 'running' AND t.token < 9223372036854775807
 ), booked AS (
     INSERT INTO faultline.ledger (
-           bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, priority, delivery,
-           encoding, attempts_max, lease_ttl_ms, run_max_ms, backoff_base_ms, backoff_max_ms, run_at, created_at,
-           kind, idempotency_key, tags, traceparent, payload)
+           bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, /*carried*/,
+           run_at, encoding, payload)
     SELECT $1::smallint, t.id, t.token + 1, t.attempt, 'cancelled', 'cancelled', t.requeues, t.queue, $3::text,
-           $4::text, t.priority, t.delivery, t.encoding, t.attempts_max, t.lease_ttl_ms, t.run_max_ms,
-           t.backoff_base_ms, t.backoff_max_ms, t.run_at, t.created_at, t.kind, t.idempotency_key, t.tags,
-           t.traceparent, t.payload
+           $4::text, /*carried t*/, t.run_at, t.encoding, t.payload
       FROM target t WHERE t.state <> 'running' AND t.token < 9223372036854775807
 ), keyed AS (
     INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)

@@ -21,23 +21,17 @@ WITH ended AS (
        AND j.lease_expires_at > faultline.clock()
        AND NOT ($5::boolean AND j.cancel_requested_at IS NOT NULL)
     -- What is read most often comes first: the rows below are unpacked from the left.
-    RETURNING j.id, j.lease_expires_at, j.queue, j.idempotency_key, j.token, j.lease_id, j.attempt, j.requeues,
-              j.worker, j.claimed_at, mine.error, j.cancel_reason, mine.result, j.priority, j.delivery, j.encoding,
-              j.attempts_max, j.lease_ttl_ms, j.run_max_ms, j.backoff_base_ms, j.backoff_max_ms, j.run_at,
-              j.created_at, j.kind, j.tags, j.traceparent, j.payload
+    RETURNING j.id, j.lease_expires_at, j.queue, j.token, j.lease_id, j.attempt, j.requeues, j.worker, j.claimed_at,
+              mine.error, j.cancel_reason, mine.result, /*carried j*/, j.run_at, j.encoding, j.payload
 ), booked AS (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
-           error, result, priority, delivery, encoding, attempts_max, lease_ttl_ms, run_max_ms,
-           backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, traceparent,
-           payload)
+           error, result, /*carried*/, run_at, encoding, payload)
     SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt,
            CASE WHEN $5::boolean THEN 'succeeded'::faultline.outcome ELSE 'cancelled' END,
            CASE WHEN $5::boolean THEN 'succeeded'::faultline.job_state ELSE 'cancelled' END,
            e.requeues, e.queue, e.worker, e.claimed_at, coalesce(e.error, e.cancel_reason), e.result,
-           e.priority, e.delivery, e.encoding, e.attempts_max, e.lease_ttl_ms, e.run_max_ms,
-           e.backoff_base_ms, e.backoff_max_ms, e.run_at, e.created_at, e.kind, e.idempotency_key, e.tags,
-           e.traceparent, e.payload
+           /*carried e*/, e.run_at, e.encoding, e.payload
       FROM ended e
 ), keyed AS (
     -- The idempotency key outlives its job by the queue's setting, counted from now.

@@ -13,12 +13,8 @@ WITH last AS MATERIALIZED (
      WHERE l.state IN ('succeeded', 'cancelled') AND l.outcome <> 'purged'
 ), added AS (
     INSERT INTO faultline.jobs (
-           bucket, id, token, requeues, queue, kind, payload, encoding, priority, attempts_max, lease_ttl_ms,
-           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, created_at,
-           idempotency_key)
-    SELECT $1::smallint, l.job_id, l.token + 1, l.requeues + 1, l.queue, l.kind, l.payload, l.encoding, l.priority,
-           l.attempts_max, l.lease_ttl_ms, l.run_max_ms, l.backoff_base_ms, l.backoff_max_ms, l.delivery, l.tags,
-           l.traceparent, l.created_at, l.idempotency_key
+           bucket, id, token, requeues, queue, /*carried*/, encoding, payload)
+    SELECT $1::smallint, l.job_id, l.token + 1, l.requeues + 1, l.queue, /*carried l*/, l.encoding, l.payload
       FROM last l WHERE l.token < 9223372036854775806
     ON CONFLICT (bucket, id) DO NOTHING
     RETURNING id, token, requeues, queue, idempotency_key

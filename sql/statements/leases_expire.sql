@@ -67,13 +67,9 @@ WITH ripe AS MATERIALIZED (
 ), finished AS (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
-           error, priority, delivery, encoding, attempts_max, lease_ttl_ms, run_max_ms,
-           backoff_base_ms, backoff_max_ms, run_at, created_at, kind, idempotency_key, tags, traceparent,
-           payload)
+           error, /*carried*/, run_at, encoding, payload)
     SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt, 'cancelled', 'cancelled', e.requeues, e.queue,
-           e.worker, e.claimed_at, e.cancel_reason, e.priority, e.delivery, e.encoding, e.attempts_max,
-           e.lease_ttl_ms, e.run_max_ms, e.backoff_base_ms, e.backoff_max_ms, e.run_at, e.created_at, e.kind,
-           e.idempotency_key, e.tags, e.traceparent, e.payload
+           e.worker, e.claimed_at, e.cancel_reason, /*carried e*/, e.run_at, e.encoding, e.payload
       FROM ended e
 ), keyed AS (
     INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)

@@ -10,9 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/fields.h"
 #include "base/json_check.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "codec/encode.h"
 #include "fuzz/answers.h"
 #include "fuzz/target.h"
 #include "http/decode.h"
@@ -20,7 +22,6 @@
 namespace faultline::fuzz {
 namespace {
 
-using JsonWriter;
 using std::chrono::milliseconds;
 
 constexpr http::Limits kLimits{.batch_max = 4, .depth_max = 16};
@@ -63,36 +64,16 @@ void field(JsonWriter& out, std::string_view name, const std::optional<T>& value
   if (value) field(out, name, *value);
 }
 
-void write(JsonWriter& out, const Lease& lease) {
-  out.begin_object();
-  field(out, "job_id", lease.job);
-  field(out, "token", lease.token.value);
-  field(out, "lease_id", lease.lease_id.to_string());
-  field(out, "worker", lease.worker);
-  out.end_object();
-}
+void write(JsonWriter& out, const Lease& lease) { codec::write(out, lease); }
 
 void write(JsonWriter& out, const NewJob& job) {
-  out.begin_object();
-  field(out, "queue", job.queue);
-  field(out, "kind", job.kind);
-  if (job.encoding == Encoding::json) {
-    require_json(job.payload);
-    out.key("payload").raw(job.payload);
-  } else {
-    field(out, "payload_base64", base64(job.payload));
-  }
-  field(out, "priority", job.priority);
-  field(out, "delay_ms", job.delay);
-  field(out, "idempotency_key", job.idempotency_key);
-  field(out, "attempts_max", job.attempts_max);
-  field(out, "lease_ttl_ms", job.lease_ttl);
-  field(out, "run_max_ms", job.run_max);
-  field(out, "backoff_base_ms", job.backoff_base);
-  field(out, "backoff_max_ms", job.backoff_max);
-  out.key("delivery").string(to_string(job.delivery));
-  field(out, "tags", job.tags);
-  out.end_object();
+  for_each_field<NewJob>([&]<class T>(const Field<NewJob, T>& field) {
+    if constexpr (std::same_as<T, std::string>) {
+      require(field.form == Form::payload || is_utf8(field.of(job)), "text that was accepted is UTF-8");
+    }
+  });
+  if (job.encoding == Encoding::json) require_json(job.payload);
+  codec::write(out, job);
 }
 
 void write(JsonWriter& out, const Settlement& settlement) {
@@ -159,17 +140,6 @@ void write_body(JsonWriter& out, const http::SelectCall& call) {
   if (!call.reason.empty()) field(out, "reason", call.reason);
 }
 void write_body(JsonWriter& out, const std::string& reason) { field(out, "reason", reason); }
-void write_body(JsonWriter& out, const QueueSettings& settings) {
-  field(out, "paused", settings.paused);
-  field(out, "running_max", settings.running_max);
-  field(out, "lease_ttl_ms", settings.lease_ttl);
-  field(out, "attempts_max", settings.attempts_max);
-  field(out, "backoff_base_ms", settings.backoff_base);
-  field(out, "backoff_max_ms", settings.backoff_max);
-  field(out, "retention_ms", settings.retention);
-  field(out, "key_retention_ms", settings.key_retention);
-}
-
 template <class T>
 std::string body_of(const T& value) {
   JsonWriter out;
@@ -178,6 +148,7 @@ std::string body_of(const T& value) {
   out.end_object();
   return out.take();
 }
+std::string body_of(const QueueSettings& settings) { return codec::to_json(settings); }
 template <class T>
 std::string list_of(std::string_view name, const std::vector<T>& items) {
   require(items.size() <= kLimits.batch_max, "a batch has a limit");

@@ -1,9 +1,13 @@
 // The messages of proto/: any that can be parsed is converted or refused, and what was converted goes there
 // and back.
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <google/protobuf/message.h>
 #include <google/protobuf/stubs/logging.h>
 
 #include "fuzz/target.h"
@@ -24,16 +28,26 @@ std::string written(T value) {
   return wire::to_proto(std::move(value)).SerializeAsString();
 }
 
+std::set<int> set_fields(const google::protobuf::Message& message) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  std::set<int> numbers;
+  for (const auto* field : fields) numbers.insert(field->number());
+  return numbers;
+}
+
 /// Of messages that may be refused.
 template <class Message>
 void convert(std::string_view bytes) {
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  const auto given = set_fields(message);
   auto value = wire::from_proto(std::move(message));
   if (!value) return require_good_refusal(value);
   const std::string first = written(*value);
   Message again;
   require(again.ParseFromString(first), "what goes out can be parsed");
+  require(std::ranges::includes(set_fields(again), given), "no field is lost on the way");
   auto back = wire::from_proto(std::move(again));
   require(back.has_value(), "what was accepted is accepted again");
   require(written(std::move(*back)) == first, "and means the same");

@@ -43,12 +43,12 @@ BEGIN
 END
 $$;
 
--- Adds one job and returns its id. With an idempotency key, the same key with the same kind and payload
+-- Adds one job and returns its id. Its payload is JSON, or bytes in payload_bytes. With an idempotency key, the same key with the same kind and payload
 -- returns the job that is there; another payload is an error (FL409).
 CREATE FUNCTION faultline.enqueue(
     queue           text,
     kind            text,
-    payload         jsonb,
+    payload         jsonb       DEFAULT NULL,
     priority        integer     DEFAULT 5,
     run_at          timestamptz DEFAULT NULL,
     delay           interval    DEFAULT NULL,
@@ -56,9 +56,12 @@ CREATE FUNCTION faultline.enqueue(
     attempts_max    integer     DEFAULT NULL,
     lease_ttl       interval    DEFAULT NULL,
     run_max         interval    DEFAULT NULL,
-    tags            text[]      DEFAULT NULL,
+    backoff_base    interval    DEFAULT NULL,
+    backoff_max     interval    DEFAULT NULL,
     delivery        text        DEFAULT 'at_least_once',
-    traceparent     text        DEFAULT NULL
+    tags            text[]      DEFAULT NULL,
+    traceparent     text        DEFAULT NULL,
+    payload_bytes   bytea       DEFAULT NULL
 ) RETURNS uuid
     LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
@@ -66,7 +69,7 @@ CREATE FUNCTION faultline.enqueue(
 #variable_conflict use_column
 DECLARE
     meta       faultline.meta;
-    bytes      bytea := convert_to(payload::text, 'UTF8');
+    bytes      bytea := coalesce(payload_bytes, convert_to(payload::text, 'UTF8'));
     print      bytea;
     target     smallint;
     new_job    uuid;
@@ -74,6 +77,8 @@ DECLARE
     owner_print bytea;
     ttl_ms     bigint := extract(epoch FROM lease_ttl) * 1000;
     max_ms     bigint := extract(epoch FROM run_max) * 1000;
+    base_ms    bigint := extract(epoch FROM backoff_base) * 1000;
+    backoff_ms bigint := extract(epoch FROM backoff_max) * 1000;
 BEGIN
     SELECT m.* INTO meta FROM faultline.meta m WHERE m.bucket = 0;
     IF queue IS NULL OR NOT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = 0 AND q.name = enqueue.queue) THEN
@@ -81,8 +86,10 @@ BEGIN
             USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
     ELSIF kind IS NULL OR octet_length(kind) NOT BETWEEN 1 AND 128 OR kind ~ '[[:cntrl:]]' THEN
         RAISE EXCEPTION 'a kind has 1 to 128 bytes and no control characters' USING ERRCODE = 'FL400';
-    ELSIF payload IS NULL THEN
+    ELSIF bytes IS NULL THEN
         RAISE EXCEPTION 'a payload is needed' USING ERRCODE = 'FL400', HINT = 'Give ''null'' or ''{}'' for none.';
+    ELSIF payload IS NOT NULL AND payload_bytes IS NOT NULL THEN
+        RAISE EXCEPTION 'give payload or payload_bytes, not both' USING ERRCODE = 'FL400';
     ELSIF octet_length(bytes) > meta.payload_bytes_max THEN
         RAISE EXCEPTION 'the payload has % bytes, the limit is %', octet_length(bytes), meta.payload_bytes_max
             USING ERRCODE = 'FL400', HINT = 'Store the data elsewhere and enqueue a reference to it.';
@@ -100,6 +107,10 @@ BEGIN
         RAISE EXCEPTION 'lease_ttl is 100 ms to 24 h' USING ERRCODE = 'FL400';
     ELSIF max_ms NOT BETWEEN 100 AND 31536000000 THEN
         RAISE EXCEPTION 'run_max is 100 ms to 365 days' USING ERRCODE = 'FL400';
+    ELSIF base_ms NOT BETWEEN 0 AND 86400000 THEN
+        RAISE EXCEPTION 'backoff_base is 0 to 24 h' USING ERRCODE = 'FL400';
+    ELSIF backoff_ms NOT BETWEEN 0 AND 604800000 THEN
+        RAISE EXCEPTION 'backoff_max is 0 to 7 days' USING ERRCODE = 'FL400';
     ELSIF delivery IS NULL OR delivery NOT IN ('at_least_once', 'at_most_once', 'hold') THEN
         RAISE EXCEPTION 'delivery is at_least_once, at_most_once or hold' USING ERRCODE = 'FL400';
     ELSIF octet_length(idempotency_key) NOT BETWEEN 1 AND 256 OR idempotency_key ~ '[[:cntrl:]]' THEN
@@ -119,7 +130,8 @@ BEGIN
     new_job := faultline.new_id(target);
 
     IF idempotency_key IS NOT NULL THEN
-        print := sha256(convert_to(kind, 'UTF8') || '\x00'::bytea || '\x6a'::bytea || bytes);
+        print := sha256(convert_to(kind, 'UTF8') || '\x00'::bytea
+                        || CASE WHEN payload_bytes IS NULL THEN '\x6a'::bytea ELSE '\x62'::bytea END || bytes);
         INSERT INTO faultline.idempotency_keys AS k (bucket, queue, key, job_id, fingerprint)
         VALUES (target, enqueue.queue, enqueue.idempotency_key, new_job, print)
         ON CONFLICT (bucket, queue, key) DO UPDATE
@@ -138,12 +150,13 @@ BEGIN
     END IF;
 
     INSERT INTO faultline.jobs AS j (
-           bucket, id, queue, kind, payload, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms, tags,
-           delivery, idempotency_key, traceparent)
-    VALUES (target, new_job, enqueue.queue, enqueue.kind, bytes, enqueue.priority,
+           bucket, id, queue, kind, payload, encoding, priority, run_at, attempts_max, lease_ttl_ms, run_max_ms,
+           backoff_base_ms, backoff_max_ms, delivery, tags, idempotency_key, traceparent)
+    VALUES (target, new_job, enqueue.queue, enqueue.kind, bytes,
+            CASE WHEN enqueue.payload_bytes IS NULL THEN 'json'::faultline.encoding ELSE 'bytes' END, enqueue.priority,
             coalesce(enqueue.run_at, faultline.clock() + coalesce(enqueue.delay, interval '0')),
-            enqueue.attempts_max, ttl_ms, max_ms, enqueue.tags, enqueue.delivery::faultline.delivery,
-            enqueue.idempotency_key, enqueue.traceparent);
+            enqueue.attempts_max, ttl_ms, max_ms, base_ms, backoff_ms, enqueue.delivery::faultline.delivery,
+            enqueue.tags, enqueue.idempotency_key, enqueue.traceparent);
     INSERT INTO faultline.tallies (bucket, queue, available) VALUES (target, enqueue.queue, 1);
     IF coalesce(enqueue.run_at, faultline.clock() + enqueue.delay, faultline.clock()) <= faultline.clock() THEN
         PERFORM faultline.announce(enqueue.queue);
@@ -155,9 +168,9 @@ $$;
 REVOKE ALL ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
     faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
-                      text[], text, text) FROM PUBLIC;
+                      interval, interval, text, text[], text, bytea) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION faultline.announce(text), faultline.new_id(smallint),
     faultline.bucket_of_key(text, text, smallint),
     faultline.enqueue(text, text, jsonb, integer, timestamptz, interval, text, integer, interval, interval,
-                      text[], text, text)
+                      interval, interval, text, text[], text, bytea)
    TO faultline_owner, faultline_producer, faultline_worker;

@@ -20,6 +20,8 @@ void post_cancel(const Call& call);
 void post_cancel_many(const Call& call);
 void post_requeue(const Call& call);
 void post_requeue_many(const Call& call);
+void post_purge(const Call& call);
+void post_purge_many(const Call& call);
 void get_queues(const Call& call);
 void patch_queue(const Call& call);
 void get_stale(const Call& call);

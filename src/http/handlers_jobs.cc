@@ -219,6 +219,23 @@ void post_requeue_many(const Call& call) {
                        answer_with<service::Changed<RequeueStatus>>(call, &changed_response<RequeueStatus>));
 }
 
+void post_purge(const Call& call) {
+  const auto id = job_of(call);
+  if (!id) return;
+  if (const auto nothing = decode_nothing(call.request.body, call.limits()); !nothing) {
+    return refuse(call, nothing.error());
+  }
+  call.service.purge(call.who, {.ids = {*id}},
+                     answer_with<service::Changed<PurgeStatus>>(call, &change_response<PurgeStatus>));
+}
+
+void post_purge_many(const Call& call) {
+  auto selected = accepted(call, decode_selection(call.request.body, false, call.limits()));
+  if (!selected) return;
+  call.service.purge(call.who, std::move(selected->selection),
+                     answer_with<service::Changed<PurgeStatus>>(call, &changed_response<PurgeStatus>));
+}
+
 void get_queues(const Call& call) {
   call.service.queues(call.who, answer_with<std::vector<service::QueueOverview>>(
                                     call, [](const std::vector<service::QueueOverview>& queues) {

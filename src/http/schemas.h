@@ -64,9 +64,14 @@ inline constexpr std::string_view kSchemas = R"json({
     "ids": {"type": "array", "items": {"$ref": "#/components/schemas/Id"}},
     "filter": {"$ref": "#/components/schemas/JobFilter"},
     "dry_run": {"type": "boolean", "default": false}}},
+  "PurgeJobs": {"type": "object", "additionalProperties": false,
+    "description": "Either ids or a filter of dead jobs; dry_run goes with a filter and only counts", "properties": {
+    "ids": {"type": "array", "items": {"$ref": "#/components/schemas/Id"}},
+    "filter": {"$ref": "#/components/schemas/JobFilter"},
+    "dry_run": {"type": "boolean", "default": false}}},
   "ChangedItem": {"type": "object", "required": ["id", "status"], "properties": {
     "id": {"$ref": "#/components/schemas/Id"},
-    "status": {"enum": ["cancelled", "requested", "finished", "requeued", "live", "not_found", "token_exhausted"]}}},
+    "status": {"enum": ["cancelled", "requested", "finished", "requeued", "live", "purged", "not_dead", "not_found", "token_exhausted"]}}},
   "Changed": {"type": "object", "required": ["items", "matched", "changed"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChangedItem"}, "description": "By id, in order"},
     "matched": {"type": "integer", "description": "By filter"},

@@ -374,6 +374,21 @@ class Calls final : public pb::Faultline::CallbackService {
     });
   }
 
+  ServerUnaryReactor* PurgeJobs(CallbackServerContext* context, const pb::PurgeJobsRequest* request,
+                                pb::PurgeJobsResponse* response) override {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+      auto selection = read_selection(*request);
+      if (!selection) return std::unexpected(std::move(selection.error()));
+      using Changed = service::Changed<PurgeStatus>;
+      shared_.service.purge(who, std::move(*selection),
+                            reply<Changed>(reactor, [response](const Changed& changed) {
+                              fill_changed(changed, *response);
+                              return grpc::Status::OK;
+                            }));
+      return {};
+    });
+  }
+
   ServerUnaryReactor* ListQueues(CallbackServerContext* context, const pb::ListQueuesRequest* /*request*/,
                                  pb::ListQueuesResponse* response) override {
     return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {

@@ -54,6 +54,7 @@ Scope scope_of(Operation operation) {
       return Scope::read;
     case Operation::cancel:
     case Operation::requeue:
+    case Operation::purge:
     case Operation::set_queue:
       return Scope::admin;
   }

@@ -57,6 +57,7 @@ enum class Operation {
   metrics,       // read
   cancel,        // admin
   requeue,       // admin
+  purge,         // admin
   set_queue,     // admin
 };
 [[nodiscard]] Scope scope_of(Operation operation);

@@ -11,9 +11,9 @@
 
 namespace faultline::service {
 
-/// Cancels or requeues all jobs that match a filter, page by page, from the newest to the oldest. Every page
-/// is a task of its own, so that others have their turn between two of them. Jobs that are added meanwhile
-/// are not looked at.
+/// Cancels, requeues or purges all jobs that match a filter, page by page, from the newest to the oldest.
+/// Every page is a task of its own, so that others have their turn between two of them. Jobs that are added
+/// meanwhile are not looked at.
 template <class Status>
 class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
  public:

@@ -39,8 +39,9 @@ template <class T>
   return status == CancelStatus::cancelled || status == CancelStatus::requested;
 }
 [[nodiscard]] inline bool is_change(RequeueStatus status) { return status == RequeueStatus::requeued; }
+[[nodiscard]] inline bool is_change(PurgeStatus status) { return status == PurgeStatus::purged; }
 
-/// Cancels or requeues jobs.
+/// Cancels, requeues or purges jobs.
 template <class Status>
 using Act = std::function<ServiceResult<std::vector<Status>>(Store&, std::span<const JobId>)>;
 

@@ -102,6 +102,7 @@ class ServiceImpl : public Service {
   void cancel(const Principal& who, Selection jobs, std::string reason,
               Done<Changed<CancelStatus>> done) override;
   void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) override;
+  void purge(const Principal& who, Selection jobs, Done<Changed<PurgeStatus>> done) override;
   void stale_writes(const Principal& who, std::size_t limit, std::string cursor,
                     Done<StalePage> done) override;
 
@@ -745,6 +746,19 @@ void ServiceImpl::requeue(const Principal& who, Selection jobs, Done<Changed<Req
                           if (statuses) dispatcher_.wake_all();
                           return statuses;
                         });
+}
+
+void ServiceImpl::purge(const Principal& who, Selection jobs, Done<Changed<PurgeStatus>> done) {
+  if (jobs.filter && jobs.filter->state.value_or(JobState::dead) != JobState::dead) {
+    if (auto problem = check_access(who, Operation::purge)) return done(std::unexpected(std::move(*problem)));
+    return done(std::unexpected(Problem{.code = Code::invalid,
+                                        .message = "only dead jobs are purged",
+                                        .hint = "leave the state out of the filter, or say dead"}));
+  }
+  change<PurgeStatus>(who, Operation::purge, std::move(jobs), {JobState::dead}, std::move(done),
+                      [name = who.name](Store& store, std::span<const JobId> ids) {
+                        return to_result(store.purge_dead(ids, name));
+                      });
 }
 
 void ServiceImpl::stale_writes(const Principal& who, std::size_t limit, std::string cursor,

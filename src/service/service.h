@@ -140,6 +140,8 @@ class Service {
   virtual void cancel(const Principal& who, Selection jobs, std::string reason,
                       Done<Changed<CancelStatus>> done) = 0;
   virtual void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) = 0;
+  /// Removes dead jobs for good.
+  virtual void purge(const Principal& who, Selection jobs, Done<Changed<PurgeStatus>> done) = 0;
   struct StalePage {
     std::vector<StaleWrite> writes;
     std::optional<std::string> next;

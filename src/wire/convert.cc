@@ -165,6 +165,8 @@ pb::Job message_of(Job&& job) {
   for (std::string& tag : job.tags) to.add_tags(std::move(tag));
   if (job.lease_ttl) to.set_lease_ttl_ms(job.lease_ttl->count());
   if (job.run_max) to.set_run_max_ms(job.run_max->count());
+  if (job.backoff_base) to.set_backoff_base_ms(job.backoff_base->count());
+  if (job.backoff_max) to.set_backoff_max_ms(job.backoff_max->count());
   if (job.traceparent) to.set_traceparent(std::move(*job.traceparent));
   return to;
 }
@@ -651,6 +653,8 @@ pb::Queue to_proto(const Queue& queue, const QueueCounts& counts) {
   to.set_backoff_max_ms(queue.backoff_max.count());
   to.set_retention_ms(queue.retention.count());
   to.set_key_retention_ms(queue.key_retention.count());
+  set(*to.mutable_created_at(), queue.created_at);
+  set(*to.mutable_updated_at(), queue.updated_at);
   to.set_scheduled(counts.scheduled);
   to.set_available(counts.available);
   to.set_running(counts.running);

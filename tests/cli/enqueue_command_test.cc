@@ -6,7 +6,9 @@
 
 #include <csignal>
 
+#include "base/fields.h"
 #include "job_fixture.h"
+#include "support/every_option.h"
 
 namespace faultline::testing {
 namespace {
@@ -77,6 +79,60 @@ TEST_F(EnqueueCommandTest, one_job_with_all_options) {
   const auto conflict = run({"enqueue", "welcome", "8", "--queue", "mails", "--key", "k"});
   EXPECT_EQ(conflict.exit_code, 1);
   EXPECT_THAT(conflict.err, HasSubstr("names another job"));
+}
+
+// A flag's value.
+std::string flag_text(const std::string& text) { return text; }
+std::string flag_text(int number) { return std::to_string(number); }
+std::string flag_text(std::chrono::milliseconds duration) { return std::to_string(duration.count()) + "ms"; }
+std::string flag_text(DatabaseTime time) { return to_string(time); }
+std::string flag_text(Delivery delivery) { return std::string{to_string(delivery)}; }
+
+template <class T>
+void add_flag(std::vector<std::string>& arguments, const FieldInfo& field, const T& value) {
+  arguments.insert(arguments.end(), {std::string{field.flag}, flag_text(value)});
+}
+template <class T>
+void add_flag(std::vector<std::string>& arguments, const FieldInfo& field, const std::optional<T>& value) {
+  if (value) add_flag(arguments, field, *value);
+}
+void add_flag(std::vector<std::string>& arguments, const FieldInfo& field,
+              const std::vector<std::string>& values) {
+  for (const std::string& value : values) add_flag(arguments, field, value);
+}
+
+TEST_F(EnqueueCommandTest, every_option_of_the_table_is_a_flag) {
+  must(store_.set_queue("every_option", {}));
+  const NewJob wanted = job_with_every_option();
+  write_file(scratch_ / "payload", wanted.payload);
+  std::vector<std::string> arguments{"enqueue", wanted.kind, "@" + (scratch_ / "payload").string(),
+                                     "--bytes"};
+  for_each_field<NewJob>([&]<class T>(const Field<NewJob, T>& field) {
+    // These are the arguments above.
+    const bool has_no_flag =
+        field.name == facts::kKind.name || field.form == Form::payload || field.form == Form::encoding;
+    EXPECT_EQ(field.flag.empty(), has_no_flag) << field.name;
+    if constexpr (!std::same_as<T, Encoding>) {
+      if (!has_no_flag) add_flag(arguments, field, field.of(wanted));
+    }
+  });
+
+  const auto made = run_json(arguments);
+
+  const std::string id = made.at("job_id");
+  EXPECT_EQ(differences(wanted, job(JobId{Uuid::parse(id).value()})), "");
+  EXPECT_EQ(differences(wanted, run_json({"jobs", "show", id}).at("job").dump()), "");
+}
+
+TEST_F(EnqueueCommandTest, a_flag_s_value_that_cannot_be_is_refused_with_the_flag_s_name) {
+  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
+           {"--priority", "high"}, {"--at", "tomorrow"}, {"--ttl", "10"}, {"--delivery", "twice"}}) {
+    std::vector<std::string> arguments{"enqueue", "k", "null"};
+    arguments.insert(arguments.end(), bad.begin(), bad.end());
+    const auto refused = run(arguments);
+    EXPECT_EQ(refused.exit_code, 2) << bad[0];
+    EXPECT_THAT(refused.err, AllOf(HasSubstr(bad[0]), HasSubstr(bad[1])));
+  }
 }
 
 TEST_F(EnqueueCommandTest, a_payload_comes_from_the_argument_a_file_or_standard_input) {

@@ -75,6 +75,8 @@ const std::vector<Row>& matrix() {
       {"POST", "/v1/jobs/cancel", "admin", "/v1/jobs/cancel", R"({"filter":{"queue":"q"},"dry_run":true})"},
       {"POST", "/v1/jobs/requeue", "admin", "/v1/jobs/requeue",
        R"({"filter":{"queue":"q","state":"dead"},"dry_run":true})"},
+      {"POST", "/v1/jobs/purge", "admin", "/v1/jobs/purge", R"({"filter":{"queue":"q"},"dry_run":true})"},
+      {"POST", "/v1/jobs/{id}/purge", "admin", kJob + "/purge"},
       {"POST", "/v1/jobs/{id}/cancel", "admin", kJob + "/cancel"},
       {"POST", "/v1/jobs/{id}/requeue", "admin", kJob + "/requeue"},
       {"GET", "/v1/queues", "read", "/v1/queues"},

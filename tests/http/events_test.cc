@@ -107,6 +107,9 @@ class Firehose : public service::Service {
   void requeue(const Who&, service::Selection, Done<service::Changed<RequeueStatus>> done) override {
     refuse(done);
   }
+  void purge(const Who&, service::Selection, Done<service::Changed<PurgeStatus>> done) override {
+    refuse(done);
+  }
   void stale_writes(const Who&, std::size_t, std::string, Done<StalePage> done) override { refuse(done); }
 
   service::ServiceResult<std::unique_ptr<EventSubscription>> watch(

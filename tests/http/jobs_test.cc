@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <set>
 
+#include "codec/encode.h"
 #include "fixture.h"
+#include "support/every_option.h"
 
 namespace faultline::testing {
 namespace {
@@ -131,6 +133,39 @@ TEST_F(HttpJobs, jobs_are_cancelled_and_requeued) {
   EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/requeue", "").status, 404);
   EXPECT_EQ(get("/v1/jobs/" + std::string{kNobody}).status, 404);
   EXPECT_EQ(get("/v1/jobs/nonsense").code(), "not_found");
+}
+
+TEST_F(HttpJobs, a_job_keeps_every_option) {
+  make_queue("every_option");
+  const NewJob job = job_with_every_option();
+
+  const std::string id = add(Json::parse(codec::to_json(job)));
+
+  EXPECT_EQ(differences(job, get("/v1/jobs/" + id).json()["job"].dump()), "");
+  EXPECT_EQ(differences(job, must(store().job(JobId{Uuid::parse(id).value()})).value()), "");
+  const Json schema = get("/openapi.json").json()["components"]["schemas"]["NewJob"]["properties"];
+  const Json sent = Json::parse(codec::to_json(job));
+  for (const auto& [name, value] : sent.items()) EXPECT_TRUE(schema.contains(name)) << name;
+}
+
+TEST_F(HttpJobs, dead_jobs_are_purged_and_no_others) {
+  const std::string dead = add();
+  const Json lease =
+      post("/v1/claim", Json{{"worker", "w"}, {"wait_ms", 30'000}}).json()["jobs"].at(0)["lease"];
+  ASSERT_EQ(post("/v1/settle", Json{{"results", {{{"lease", lease}, {"outcome", "buried"}, {"error", "e"}}}}})
+                .status,
+            200);
+  const std::string waiting = add();
+
+  EXPECT_EQ(post("/v1/jobs/" + waiting + "/purge", "").json()["status"], "not_dead");
+  EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/purge", "").status, 404);
+  EXPECT_EQ(post("/v1/jobs/purge", R"({"filter":{"queue":"default","state":"available"}})").status, 422);
+  EXPECT_EQ(post("/v1/jobs/purge", R"({"filter":{"queue":"default"},"dry_run":true})").json()["matched"], 1);
+  const Reply purged = post("/v1/jobs/purge", Json{{"ids", {dead, waiting}}});
+  ASSERT_EQ(purged.status, 200) << purged.body;
+  EXPECT_EQ(purged.json()["items"][0]["status"], "purged");
+  EXPECT_EQ(purged.json()["items"][1]["status"], "not_dead");
+  EXPECT_EQ(get("/v1/jobs/" + dead).json()["attempts"].back()["outcome"], "purged");
 }
 
 TEST_F(HttpJobs, many_jobs_are_changed_by_id_or_by_filter) {

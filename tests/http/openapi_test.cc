@@ -131,6 +131,8 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
                      {"lease_ttl_ms", 60'000},
                      {"run_max_ms", 90'000},
                      {"attempts_max", 3},
+                     {"backoff_base_ms", 10},
+                     {"backoff_max_ms", 20},
                      {"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}};
   const std::string id = documented("POST", "/v1/jobs", "/v1/jobs", options)["job_id"];
   documented("POST", "/v1/jobs", "/v1/jobs", Json::array({options}));
@@ -163,6 +165,8 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("POST", "/v1/jobs/{id}/cancel", "/v1/jobs/" + id + "/cancel", {{"reason", "r"}});
   documented("POST", "/v1/jobs/requeue", "/v1/jobs/requeue", {{"ids", {id}}});
   documented("POST", "/v1/jobs/cancel", "/v1/jobs/cancel", {{"filter", {{"kind", "k"}}}, {"dry_run", true}});
+  documented("POST", "/v1/jobs/{id}/purge", "/v1/jobs/" + id + "/purge");
+  documented("POST", "/v1/jobs/purge", "/v1/jobs/purge", {{"ids", {id}}});
   documented("PATCH", "/v1/queues/{name}", "/v1/queues/default", {{"running_max", 5}});
   documented("GET", "/v1/queues", "/v1/queues");
   documented("GET", "/v1/jobs", "/v1/jobs?limit=nonsense");

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -11,7 +12,9 @@
 
 #include "rpc/fixture.h"
 #include "rpc/grpc_log_redirect.h"
+#include "support/every_option.h"
 #include "support/scratch.h"
+#include "wire/convert.h"
 
 namespace faultline::testing {
 namespace {
@@ -402,7 +405,52 @@ TEST_F(CallsTest, jobs_are_listed_page_by_page_cancelled_and_requeued) {
   pb::RequeueJobsRequest requeue;
   requeue.add_ids(ids[0].to_string());
   EXPECT_EQ(must_call(&Stub::RequeueJobs, requeue).items(0).status(), "requeued");
+  pb::PurgeJobsRequest purge;
+  purge.add_ids(ids[0].to_string());
+  purge.add_ids(unknown_job().to_string());
+  const auto purged = must_call(&Stub::PurgeJobs, purge);
+  EXPECT_EQ(purged.items(0).status(), "not_dead");
+  EXPECT_EQ(purged.items(1).status(), "not_found");
+  pb::PurgeJobsRequest dead;
+  dead.mutable_filter()->set_queue("default");
+  dead.set_dry_run(true);
+  EXPECT_EQ(must_call(&Stub::PurgeJobs, dead).matched(), 0);
   EXPECT_EQ(job(ids[0]).state, JobState::available);
+}
+
+TEST_F(CallsTest, a_job_keeps_every_option) {
+  must(store_.set_queue("every_option", {}));
+  const NewJob job = job_with_every_option();
+  pb::EnqueueRequest request;
+  *request.mutable_job() = wire::to_proto(job);
+
+  const std::string id = must_call(&Stub::Enqueue, request).submission().job_id();
+
+  EXPECT_EQ(differences(job, this->job(JobId{Uuid::parse(id).value()})), "");
+  // What comes back is what was sent, field by field.
+  pb::GetJobRequest get;
+  get.set_id(id);
+  const pb::Job found = must_call(&Stub::GetJob, get).job();
+  const pb::NewJob& sent = request.job();
+  const auto text = [](const google::protobuf::Message& message,
+                       const google::protobuf::FieldDescriptor* field) {
+    std::string all;
+    const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      std::string one;
+      google::protobuf::TextFormat::PrintFieldValueToString(message, field, field->is_repeated() ? i : -1,
+                                                            &one);
+      all += one + "\n";
+    }
+    return all;
+  };
+  for (int i = 0; i < sent.GetDescriptor()->field_count(); ++i) {
+    const auto* field = sent.GetDescriptor()->field(i);
+    if (field->name() == "delay_ms") continue;  // a moment by now
+    const auto* back = found.GetDescriptor()->FindFieldByName(field->name());
+    ASSERT_NE(back, nullptr) << field->name();
+    EXPECT_EQ(text(found, back), text(sent, field)) << field->name();
+  }
 }
 
 TEST_F(CallsTest, queues_are_made_changed_and_listed) {
@@ -468,6 +516,7 @@ std::map<std::string, Row> rows() {
       {"ListStaleWrites", {"read", ""}},
       {"CancelJobs", {"admin", ids.SerializeAsString()}},
       {"RequeueJobs", {"admin", ids.SerializeAsString()}},
+      {"PurgeJobs", {"admin", ids.SerializeAsString()}},
       {"SetQueue", {"admin", queue.SerializeAsString()}},
   };
 }

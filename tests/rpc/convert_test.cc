@@ -1,5 +1,6 @@
 #include "wire/convert.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -7,11 +8,13 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include "support/filled.h"
 #include "wire/failure.h"
 
 namespace faultline::wire {
 namespace {
 
+using testing::filled;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ms = std::chrono::milliseconds;
@@ -56,52 +59,13 @@ void expect_round_trip(const Message& message, const Back& back_and_forth) {
       << back_and_forth(message).DebugString();
 }
 
-NewJob a_new_job() {
-  return {.queue = "q",
-          .kind = "k",
-          .payload = std::string("\0\xff", 2),
-          .encoding = Encoding::bytes,
-          .priority = 3,
-          .run_at = kMoment,
-          .delay = ms{4},
-          .idempotency_key = "key",
-          .attempts_max = 5,
-          .lease_ttl = ms{6},
-          .run_max = ms{7},
-          .backoff_base = ms{8},
-          .backoff_max = ms{9},
-          .delivery = Delivery::hold,
-          .tags = {"a", "b"},
-          .traceparent = "a trace"};
-}
-
-ClaimedJob a_claimed_job() {
-  return {.lease = a_lease(),
-          .lease_expires_at = kMoment,
-          .lease_ttl = ms{1},
-          .queue = "q",
-          .kind = "k",
-          .payload = "\xff",
-          .encoding = Encoding::bytes,
-          .priority = 2,
-          .attempt = 3,
-          .attempts_max = 4,
-          .requeues = 5,
-          .run_at = kMoment,
-          .created_at = kMoment,
-          .run_max = ms{6},
-          .delivery = Delivery::at_most_once,
-          .tags = {"t"},
-          .traceparent = "a trace"};
-}
-
 TEST(Convert, what_goes_out_comes_back_as_it_was) {
   expect_round_trip(to_proto(a_lease()), [](const pb::Lease& m) { return to_proto(from_proto(m).value()); });
-  expect_round_trip(to_proto(a_new_job()),
+  expect_round_trip(to_proto(filled<NewJob>()),
                     [](pb::NewJob m) { return to_proto(from_proto(std::move(m)).value()); });
   expect_round_trip(to_proto(Submission{.status = Submission::Status::conflict, .job = kJob}),
                     [](const pb::Submission& m) { return to_proto(from_proto(m).value()); });
-  expect_round_trip(to_proto(a_claimed_job()),
+  expect_round_trip(to_proto(filled<ClaimedJob>()),
                     [](pb::JobAssignment m) { return to_proto(from_proto(std::move(m)).value()); });
   expect_round_trip(to_proto(a_stale()), [](const pb::Stale& m) { return to_proto(from_proto(m)); });
   const Lease lease = a_lease();
@@ -244,92 +208,60 @@ TEST(Convert, text_for_people_that_is_not_utf8_does_not_spoil_the_message) {
 }
 
 TEST(Convert, what_only_goes_out_is_whole) {
-  EXPECT_THAT(empty_fields(to_proto(JobHistory{.job = {.id = kJob,
-                                                       .queue = "q",
-                                                       .kind = "k",
-                                                       .state = JobState::dead,
-                                                       .priority = 1,
-                                                       .attempt = 2,
-                                                       .attempts_max = 3,
-                                                       .token = {4},
-                                                       .requeues = 5,
-                                                       .run_at = kMoment,
-                                                       .created_at = kMoment,
-                                                       .claimed_at = kMoment,
-                                                       .lease_expires_at = kMoment,
-                                                       .finished_at = kMoment,
-                                                       .worker = "w",
-                                                       .delivery = Delivery::hold,
-                                                       .encoding = Encoding::bytes,
-                                                       .payload = "p",
-                                                       .result = "r",
-                                                       .last_error = "e",
-                                                       .progress = 0.5,
-                                                       .progress_note = "n",
-                                                       .cancel_requested_at = kMoment,
-                                                       .cancel_reason = "c",
-                                                       .idempotency_key = "i",
-                                                       .tags = {"t"},
-                                                       .lease_ttl = ms{6},
-                                                       .run_max = ms{7},
-                                                       .traceparent = "a trace"},
-                                               .attempts = {{}},
-                                               .stale_writes = {{}},
-                                               .effects = {{}}})),
-              IsEmpty());
-  const pb::GetJobResponse history =
-      to_proto(JobHistory{.attempts = {{.token = {1},
-                                        .lease_id = Uuid::random(),
-                                        .attempt = 2,
-                                        .outcome = "failed",
-                                        .state = "available",
-                                        .worker = "w",
-                                        .started_at = kMoment,
-                                        .ended_at = kMoment,
-                                        .error = "e",
-                                        .requeues = 3}},
-                          .stale_writes = {{.at = kMoment,
-                                            .job = kJob,
-                                            .verb = "complete",
-                                            .reason = StaleReason::already_settled,
-                                            .queue = "q",
-                                            .token = {1},
-                                            .lease_id = Uuid::random(),
-                                            .worker = "w",
-                                            .current_token = FenceToken{2},
-                                            .current_lease_id = Uuid::random(),
-                                            .current_worker = "v",
-                                            .current_state = "running"}},
-                          .effects = {{.key = "k",
-                                       .token = {1},
-                                       .worker = "w",
-                                       .started_at = kMoment,
-                                       .recorded_at = kMoment,
-                                       .result = "r"}}});
+  const pb::GetJobResponse history = to_proto(JobHistory{.job = filled<Job>(),
+                                                         .attempts = {filled<Attempt>()},
+                                                         .stale_writes = {filled<StaleWrite>()},
+                                                         .effects = {filled<EffectRecord>()}});
+  EXPECT_THAT(empty_fields(history), IsEmpty());
   EXPECT_THAT(empty_fields(history.attempts(0)), IsEmpty());
   EXPECT_THAT(empty_fields(history.stale_writes(0)), IsEmpty());
   EXPECT_THAT(empty_fields(history.effects(0)), IsEmpty());
 }
 
+/// The names of a struct's fields, without and with some.
+template <class Struct>
+std::set<std::string> names_of(const std::set<std::string>& without = {},
+                               const std::set<std::string>& with = {}) {
+  std::set<std::string> names = with;
+  for_each_field<Struct>([&](const FieldInfo& field) {
+    if (!without.contains(std::string{field.name})) names.insert(std::string{field.name});
+  });
+  return names;
+}
+
+std::set<std::string> names_of(const google::protobuf::Descriptor* message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message->field_count(); ++i) names.insert(message->field(i)->name());
+  return names;
+}
+
+TEST(Convert, messages_have_the_fields_of_the_tables_and_no_others) {
+  EXPECT_EQ(names_of(pb::Lease::descriptor()), names_of<Lease>());
+  EXPECT_EQ(names_of(pb::NewJob::descriptor()), names_of<NewJob>());
+  EXPECT_EQ(names_of(pb::JobAssignment::descriptor()), names_of<ClaimedJob>());
+  EXPECT_EQ(names_of(pb::Stale::descriptor()), names_of<Stale>());
+  EXPECT_EQ(names_of(pb::Job::descriptor()), names_of<Job>());
+  EXPECT_EQ(names_of(pb::Attempt::descriptor()), names_of<Attempt>());
+  EXPECT_EQ(names_of(pb::StaleWrite::descriptor()), names_of<StaleWrite>());
+  EXPECT_EQ(names_of(pb::EffectRecord::descriptor()), names_of<EffectRecord>());
+  // The request also says which queue.
+  EXPECT_EQ(names_of(pb::SetQueueRequest::descriptor()), names_of<QueueSettings>({}, {"name"}));
+  // A queue has its counts beside its settings, and its name once.
+  EXPECT_EQ(names_of(pb::Queue::descriptor()), names_of<Queue>({}, names_of<QueueCounts>({"queue"})));
+}
+
+TEST(Convert, a_listed_job_is_a_job_without_what_a_listing_leaves_out) {
+  const pb::Job job = to_proto(filled<JobSummary>());
+  std::set<std::string> set;
+  for (int i = 0; i < job.GetDescriptor()->field_count(); ++i) {
+    const auto* field = job.GetDescriptor()->field(i);
+    if (!field->is_repeated() && job.GetReflection()->HasField(job, field)) set.insert(field->name());
+  }
+  EXPECT_EQ(set, names_of<JobSummary>());
+}
+
 TEST(Convert, a_queue_goes_out_with_its_counts_and_its_settings_come_in) {
-  const pb::Queue queue = to_proto(Queue{.name = "q",
-                                         .paused = true,
-                                         .running_max = 1,
-                                         .lease_ttl = ms{2},
-                                         .attempts_max = 3,
-                                         .backoff_base = ms{4},
-                                         .backoff_max = ms{5},
-                                         .retention = ms{6},
-                                         .key_retention = ms{7}},
-                                   QueueCounts{.queue = "q",
-                                               .scheduled = 8,
-                                               .available = 9,
-                                               .running = 10,
-                                               .held = 11,
-                                               .dead = 12,
-                                               .succeeded = 13,
-                                               .cancelled = 14,
-                                               .oldest_due_age = std::chrono::microseconds{15'999}});
+  const pb::Queue queue = to_proto(filled<Queue>(), filled<QueueCounts>());
   EXPECT_THAT(empty_fields(queue), IsEmpty());
   EXPECT_EQ(queue.oldest_due_age_ms(), 15);
 

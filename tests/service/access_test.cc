@@ -28,7 +28,7 @@ constexpr std::array kOperations{
     Cell{Operation::list_queues, Scope::read},  Cell{Operation::list_stale, Scope::read},
     Cell{Operation::watch_events, Scope::read}, Cell{Operation::metrics, Scope::read},
     Cell{Operation::cancel, Scope::admin},      Cell{Operation::requeue, Scope::admin},
-    Cell{Operation::set_queue, Scope::admin}};
+    Cell{Operation::purge, Scope::admin},       Cell{Operation::set_queue, Scope::admin}};
 
 TEST(AccessTest, scopes_are_read_as_they_are_written) {
   for (const Scope scope : kScopes) EXPECT_EQ(service::parse_scope(to_string(scope)), scope);
@@ -132,6 +132,9 @@ class ServiceAccessTest : public ServiceTest {
       case Operation::requeue:
         return code_of<service::Changed<RequeueStatus>>(
             [&](auto done) { service_->requeue(who, {.ids = {JobId{}}}, std::move(done)); });
+      case Operation::purge:
+        return code_of<service::Changed<PurgeStatus>>(
+            [&](auto done) { service_->purge(who, {.ids = {JobId{}}}, std::move(done)); });
       case Operation::set_queue:
         return code_of<QueueOverview>(
             [&](auto done) { service_->set_queue(who, "default", {}, std::move(done)); });
@@ -212,6 +215,9 @@ TEST_F(ServiceAccessTest, to_a_bound_key_jobs_of_other_queues_are_not_there) {
   const auto requeued = must(requeue(bound_, {.ids = {theirs, mine}}));
   EXPECT_EQ(requeued.items.at(0).second, RequeueStatus::not_found);
   EXPECT_EQ(requeued.items.at(1).second, RequeueStatus::live);
+  const auto purged = must(purge(bound_, {.ids = {theirs, mine}}));
+  EXPECT_EQ(purged.items.at(0).second, PurgeStatus::not_found);
+  EXPECT_EQ(purged.items.at(1).second, PurgeStatus::not_dead);
   const auto cancelled = must(cancel(bound_, {.ids = {theirs, mine}}));
   EXPECT_EQ(cancelled.items.at(0), std::pair(theirs, CancelStatus::not_found));
   EXPECT_EQ(cancelled.items.at(1), std::pair(mine, CancelStatus::cancelled));

@@ -187,6 +187,10 @@ class ServiceTest : public ::testing::Test {
     return answer_of<service::Changed<RequeueStatus>>(
         [&](auto done) { service_->requeue(who, jobs, std::move(done)); });
   }
+  service::ServiceResult<service::Changed<PurgeStatus>> purge(const Principal& who, service::Selection jobs) {
+    return answer_of<service::Changed<PurgeStatus>>(
+        [&](auto done) { service_->purge(who, jobs, std::move(done)); });
+  }
   service::ServiceResult<service::Page> list(const Principal& who, ListRequest request,
                                              std::string cursor = {}) {
     return answer_of<service::Page>(

@@ -287,6 +287,31 @@ TEST_F(VerbsTest, jobs_are_cancelled_and_requeued_by_id) {
   EXPECT_EQ(must(history(ids[0])).attempts.at(0).worker, "anybody");
 }
 
+TEST_F(VerbsTest, dead_jobs_are_purged_by_id_and_by_filter_and_no_others) {
+  const std::vector<JobId> ids = enqueue_many(2, {.kind = "doomed"});
+  for (int i = 0; i < 2; ++i) {
+    must(settle({{.lease = claim_one().lease, .outcome = Outcome::bury("it cannot be done")}}));
+  }
+  const JobId waiting_job = enqueue_one();
+
+  const auto by_id = must(purge(who_, {.ids = {ids[0], waiting_job, JobId{}}}));
+  EXPECT_EQ(by_id.items.at(0), std::pair(ids[0], PurgeStatus::purged));
+  EXPECT_EQ(by_id.items.at(1).second, PurgeStatus::not_dead);
+  EXPECT_EQ(by_id.items.at(2).second, PurgeStatus::not_found);
+  EXPECT_EQ(by_id.changed, 1);
+  EXPECT_EQ(must(history(ids[0])).attempts.back().outcome, "purged");
+  EXPECT_EQ(must(history(ids[0])).attempts.back().worker, "anybody");
+
+  const auto waiting = purge(who_, {.filter = ListRequest{.queue = "default", .state = JobState::available}});
+  ASSERT_FALSE(waiting);
+  EXPECT_EQ(waiting.error().code, Code::invalid);
+  const auto counted = must(purge(who_, {.filter = ListRequest{.queue = "default"}, .dry_run = true}));
+  EXPECT_EQ(counted.matched, 1);
+  EXPECT_EQ(counted.changed, 0);
+  EXPECT_EQ(must(purge(who_, {.filter = ListRequest{.queue = "default"}})).changed, 1);
+  EXPECT_EQ(must(history(waiting_job)).job.state, JobState::available);
+}
+
 TEST_F(VerbsTest, all_that_match_are_cancelled_after_a_dry_run) {
   enqueue_many(1'203, {.kind = "bulk"});
   const std::vector<JobId> others = enqueue_many(2);

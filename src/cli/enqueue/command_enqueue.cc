@@ -1,15 +1,16 @@
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
-#include "base/rfc3339.h"
 #include "cli/commands.h"
-#include "codec/encode.h"
 #include "cli/enqueue/job_import.h"
 #include "cli/enqueue/progress_bar.h"
-#include "cli/jobs/job_options.h"
 #include "cli/support/failures.h"
+#include "cli/support/field_flags.h"
+#include "codec/encode.h"
 #include "config/values.h"
 
 namespace faultline::cli {
@@ -21,18 +22,7 @@ struct Request {
   std::string kind;
   std::string payload = "null";
   bool bytes = false;
-  std::string queue = "default";
-  int priority = 5;
-  std::string delay;
-  std::string at;
-  std::string key;
-  std::optional<int> attempts;
-  std::string ttl;
-  std::string run_max;
-  std::string backoff_base;
-  std::string backoff_max;
-  std::string delivery = "at_least_once";
-  std::vector<std::string> tags;
+  FieldFlags<NewJob> options;
   // Many.
   std::string file;
   std::string import_id;
@@ -65,41 +55,9 @@ Expected<std::string> read_payload(const std::string& argument) {
 /// The line's end that `echo` adds is not meant.
 void trim_json(std::string& text) { text.erase(text.find_last_not_of(" \t\r\n") + 1); }
 
-Expected<void> read_times(const Request& request, NewJob& job) {
-  const std::tuple<std::string_view, const std::string&, std::optional<std::chrono::milliseconds>&>
-      durations[]{
-          {"--delay", request.delay, job.delay},
-          {"--ttl", request.ttl, job.lease_ttl},
-          {"--run-max", request.run_max, job.run_max},
-          {"--backoff-base", request.backoff_base, job.backoff_base},
-          {"--backoff-max", request.backoff_max, job.backoff_max},
-      };
-  for (const auto& [name, text, into] : durations) {
-    const auto duration = parse_duration_option(name, text);
-    if (!duration) return std::unexpected(duration.error());
-    into = *duration;
-  }
-  if (request.at.empty()) return {};
-  job.run_at = parse_rfc3339(request.at);
-  if (job.run_at) return {};
-  return std::unexpected(wrong_usage("--at: " + config::quoted(request.at) + " is not a moment",
-                                     "write it as 2030-01-31T12:00:00Z, or give --delay"));
-}
-
 Expected<NewJob> to_job(const Request& request) {
-  NewJob job{.queue = request.queue,
-             .kind = request.kind,
-             .encoding = request.bytes ? Encoding::bytes : Encoding::json,
-             .priority = request.priority,
-             .attempts_max = request.attempts,
-             .tags = request.tags};
-  if (auto read = read_times(request, job); !read) return std::unexpected(read.error());
-  const auto delivery = parse_delivery(request.delivery);
-  if (!delivery)
-    return std::unexpected(wrong_usage("--delivery: there is no " + config::quoted(request.delivery),
-                                       "it is at_least_once, at_most_once or hold"));
-  job.delivery = *delivery;
-  if (!request.key.empty()) job.idempotency_key = request.key;
+  NewJob job{.kind = request.kind, .encoding = request.bytes ? Encoding::bytes : Encoding::json};
+  if (auto read = request.options.read(job); !read) return std::unexpected(read.error());
   auto payload = read_payload(request.payload);
   if (!payload) return std::unexpected(payload.error());
   job.payload = std::move(*payload);
@@ -172,43 +130,11 @@ Expected<CommandResult> enqueue_file(Context& context, const Request& request) {
 }
 
 void add_job_options(CLI::App& command, Request& request, std::vector<CLI::Option*>& of_one) {
-  const auto option = [&](CLI::Option* added, const std::string& type) {
-    if (!type.empty()) added->type_name(type);
-    of_one.push_back(added);
-    return added;
-  };
-  option(command.add_option("KIND", request.kind, "What is to be done: the kind that a handler has"), "");
-  option(command.add_option("PAYLOAD", request.payload,
-                            "JSON; - reads it from standard input, @FILE from a file"),
-         "");
-  option(command.add_flag("--bytes", request.bytes, "The payload is bytes, and need not be JSON"), "");
-  option(command.add_option("--queue", request.queue, "The queue")->capture_default_str(), "QUEUE");
-  option(command.add_option("--priority", request.priority, "0 runs first, 9 last")->capture_default_str(),
-         "N");
-  option(command.add_option("--delay", request.delay, "Not before this time from now, such as 10m"),
-         "DURATION");
-  option(command.add_option("--at", request.at, "Not before this moment, such as 2030-01-31T12:00:00Z"),
-         "TIME");
-  option(command.add_option("--key", request.key, "Idempotency key: the same key in a queue is the same job"),
-         "KEY");
-  option(command.add_option("--attempts", request.attempts, "Attempts before it is dead"), "N");
-  option(command.add_option("--ttl", request.ttl, "How long a lease is good without a heartbeat"),
-         "DURATION");
-  option(command.add_option("--run-max", request.run_max, "No lease is renewed past this run time"),
-         "DURATION");
-  option(command.add_option("--backoff-base", request.backoff_base,
-                            "The wait before the first retry; it doubles"),
-         "DURATION");
-  option(command.add_option("--backoff-max", request.backoff_max, "The longest wait before a retry"),
-         "DURATION");
-  option(command
-             .add_option("--delivery", request.delivery,
-                         "What a lost lease means: at_least_once, at_most_once or hold")
-             ->capture_default_str(),
-         "HOW");
-  option(command.add_option("--tag", request.tags, "A word for people; may be repeated")
-             ->allow_extra_args(false),
-         "TAG");
+  of_one.push_back(command.add_option("KIND", request.kind, std::string{facts::kKind.about}));
+  of_one.push_back(command.add_option("PAYLOAD", request.payload,
+                                      "JSON; - reads it from standard input, @FILE from a file"));
+  of_one.push_back(command.add_flag("--bytes", request.bytes, "The payload is bytes, and need not be JSON"));
+  std::ranges::copy(request.options.add_to(command), std::back_inserter(of_one));
 }
 
 void add_file_options(CLI::App& command, Request& request, const std::vector<CLI::Option*>& of_one) {

@@ -1,10 +1,10 @@
-#include <charconv>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/jobs/timeline.h"
 #include "cli/support/failures.h"
+#include "cli/support/field_flags.h"
 #include "cli/support/table_text.h"
 #include "config/values.h"
 #include "service/encode.h"
@@ -91,56 +91,15 @@ void add_pausing(CLI::App& command, Action& chosen, bool pause) {
 /// What the command line says, before it is read.
 struct SetRequest {
   std::string name;
-  std::string running_max;
-  std::optional<int> attempts;
-  std::string ttl;
-  std::string backoff_base;
-  std::string backoff_max;
-  std::string retention;
-  std::string key_retention;
+  FieldFlags<QueueSettings> settings;
 };
 
-Expected<void> read_running_max(const std::string& text, std::optional<int>& into) {
-  if (text.empty()) return {};
-  if (text == "none") {
-    into = -1;
-    return {};
-  }
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0)
-    return std::unexpected(wrong_usage("--running-max: " + config::quoted(text) + " is not a number of jobs",
-                                       "give 0 or more, or none to take the cap away"));
-  into = value;
-  return {};
-}
-
-Expected<QueueSettings> to_settings(const SetRequest& request) {
-  QueueSettings settings{.attempts_max = request.attempts};
-  if (auto read = read_running_max(request.running_max, settings.running_max); !read)
-    return std::unexpected(read.error());
-  const std::tuple<std::string_view, const std::string&, std::optional<std::chrono::milliseconds>&>
-      durations[]{
-          {"--ttl", request.ttl, settings.lease_ttl},
-          {"--backoff-base", request.backoff_base, settings.backoff_base},
-          {"--backoff-max", request.backoff_max, settings.backoff_max},
-          {"--retention", request.retention, settings.retention},
-          {"--key-retention", request.key_retention, settings.key_retention},
-      };
-  for (const auto& [name, text, into] : durations) {
-    const auto duration = parse_duration_option(name, text);
-    if (!duration) return std::unexpected(duration.error());
-    into = *duration;
-  }
-  return settings;
-}
-
 Expected<CommandResult> set(Context& context, const SetRequest& request) {
-  const auto settings = to_settings(request);
-  if (!settings) return std::unexpected(settings.error());
+  QueueSettings settings;
+  if (auto read = request.settings.read(settings); !read) return std::unexpected(read.error());
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
-  if (const auto done = store->set_queue(request.name, *settings); !done)
+  if (const auto done = store->set_queue(request.name, settings); !done)
     return std::unexpected(to_failure(done.error()));
   return queue_result(*store, request.name);
 }
@@ -150,18 +109,7 @@ void add_set(CLI::App& command, Action& chosen) {
   verb->fallthrough();
   const auto request = std::make_shared<SetRequest>();
   verb->add_option("NAME", request->name, "The queue's name")->required();
-  verb->add_option("--running-max", request->running_max, "The most jobs that run at once, or none")
-      ->type_name("N");
-  verb->add_option("--attempts", request->attempts, "Attempts of a job before it is dead")->type_name("N");
-  const auto duration = [&](const std::string& name, std::string& into, const std::string& help) {
-    verb->add_option(name, into, help)->type_name("DURATION");
-  };
-  duration("--ttl", request->ttl, "How long a lease is good without a heartbeat");
-  duration("--backoff-base", request->backoff_base, "The wait before the first retry; it doubles");
-  duration("--backoff-max", request->backoff_max, "The longest wait before a retry");
-  duration("--retention", request->retention, "How long finished jobs are kept");
-  duration("--key-retention", request->key_retention,
-           "How much longer than its job an idempotency key lives");
+  request->settings.add_to(*verb);
   verb->callback(
       [&chosen, request] { chosen = [request](Context& context) { return set(context, *request); }; });
 }

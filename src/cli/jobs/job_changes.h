@@ -16,10 +16,6 @@
 
 namespace faultline::cli {
 
-[[nodiscard]] inline bool is_change(CancelStatus status) { return service::is_change(status); }
-[[nodiscard]] inline bool is_change(RequeueStatus status) { return service::is_change(status); }
-[[nodiscard]] inline bool is_change(PurgeStatus status) { return status == PurgeStatus::purged; }
-
 /// What a command is asked to do to jobs, by id or by filter.
 template <class Status>
 struct ChangeOrder {
@@ -75,7 +71,7 @@ template <class Status>
   for (std::size_t i = 0; i < order.ids.size(); ++i) {
     const Status status = (*statuses)[i];
     changed.items.emplace_back(order.ids[i], status);
-    if (is_change(status)) ++changed.changed;
+    if (service::is_change(status)) ++changed.changed;
     rows.push_back({order.ids[i].to_string(), std::string{to_string(status)}});
   }
   const bool all = changed.changed == order.ids.size();
@@ -100,7 +96,7 @@ template <class Status>
       return false;
     }
     changed.changed += static_cast<std::size_t>(
-        std::ranges::count_if(*statuses, [](Status status) { return is_change(status); }));
+        std::ranges::count_if(*statuses, [](Status status) { return service::is_change(status); }));
     return true;
   };
   if (order.dry_run || !order.yes) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/fields.h"
 #include "base/utf8.h"
 #include "cli/support/table_text.h"
+#include "config/values.h"
 
 namespace faultline::cli {
 namespace {
@@ -22,51 +24,68 @@ std::string one_line(std::string text, std::size_t length_max) {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-void add_if(Rows& rows, const std::string& name, const std::optional<std::string>& value) {
-  if (value) rows.push_back({name, one_line(*value, kPayloadMax)});
+// A member's value for people; nothing, if there is nothing to say.
+
+std::string value_text(const FieldInfo& field, const std::string& text) {
+  return field.form == Form::value ? one_line(text, kPayloadMax) : bytes_text(text, kPayloadMax);
+}
+std::string value_text(const FieldInfo& /*field*/, int number) { return std::to_string(number); }
+std::string value_text(const FieldInfo& /*field*/, double part) {
+  return std::to_string(static_cast<int>(part * 100)) + " %";
+}
+std::string value_text(const FieldInfo& /*field*/, const JobId& id) { return id.to_string(); }
+std::string value_text(const FieldInfo& /*field*/, FenceToken token) { return std::to_string(token.value); }
+std::string value_text(const FieldInfo& /*field*/, DatabaseTime time) { return to_string(time); }
+std::string value_text(const FieldInfo& /*field*/, JobState state) { return std::string{to_string(state)}; }
+std::string value_text(const FieldInfo& /*field*/, Delivery delivery) {
+  return std::string{to_string(delivery)};
+}
+std::string value_text(const FieldInfo& /*field*/, Encoding /*encoding*/) { return ""; }
+std::string value_text(const FieldInfo& /*field*/, std::chrono::milliseconds duration) {
+  return config::write_duration(duration);
+}
+std::string value_text(const FieldInfo& /*field*/, const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+template <class T>
+std::string value_text(const FieldInfo& field, const std::optional<T>& value) {
+  return value ? value_text(field, *value) : "";
 }
 
-void add_times(Rows& rows, const Job& job, DatabaseTime now) {
-  rows.push_back({"created", to_string(job.created_at)});
-  if (job.state == JobState::scheduled)
-    rows.push_back({"runs at", to_string(job.run_at) + " (in " + human_duration(job.run_at - now) + ")"});
-  if (job.claimed_at && job.state == JobState::running)
-    rows.push_back({"claimed", to_string(*job.claimed_at)});
-  if (job.lease_expires_at) rows.push_back({"lease ends", to_string(*job.lease_expires_at)});
-  if (job.finished_at)
-    rows.push_back({"finished", to_string(*job.finished_at) + " (" +
-                                    human_duration(*job.finished_at - job.created_at) + " after creation)"});
+/// "lease_ttl_ms" as "lease ttl".
+std::string label_of(const FieldInfo& field) {
+  std::string_view name = field.name;
+  if (name.ends_with("_ms")) name.remove_suffix(3);
+  std::string label{name};
+  std::ranges::replace(label, '_', ' ');
+  return label;
+}
+
+/// What stands beside a value, and whether it is worth a line at all.
+bool complete(std::string_view name, const Job& job, DatabaseTime now, std::string& text) {
+  if (text.empty() || name == "attempts_max" || name == "progress_note") return false;
+  if (name == "run_at") {
+    if (job.state != JobState::scheduled) return false;
+    text += " (in " + human_duration(job.run_at - now) + ")";
+  }
+  if (name == "claimed_at" || name == "worker") return job.state == JobState::running;
+  if (name == "requeues") return job.requeues > 0;
+  if (name == "attempt" && job.attempts_max) text += " of " + std::to_string(*job.attempts_max);
+  if (name == "finished_at")
+    text += " (" + human_duration(*job.finished_at - job.created_at) + " after creation)";
+  if (name == "progress" && job.progress_note && !job.progress_note->empty())
+    text += ", " + one_line(*job.progress_note, kPayloadMax);
+  return true;
 }
 
 Rows facts_of(const Job& job, DatabaseTime now) {
-  Rows rows{{"job", job.id.to_string()},
-            {"state", std::string{to_string(job.state)}},
-            {"queue", job.queue},
-            {"kind", job.kind},
-            {"priority", std::to_string(job.priority)}};
-  rows.push_back({"attempt", std::to_string(job.attempt) +
-                                 (job.attempts_max ? " of " + std::to_string(*job.attempts_max) : "")});
-  rows.push_back({"token", std::to_string(job.token.value)});
-  if (job.requeues > 0) rows.push_back({"requeues", std::to_string(job.requeues)});
-  rows.push_back({"delivery", std::string{to_string(job.delivery)}});
-  add_times(rows, job, now);
-  add_if(rows, "worker", job.state == JobState::running ? job.worker : std::nullopt);
-  add_if(rows, "key", job.idempotency_key);
-  if (!job.tags.empty()) {
-    std::string tags;
-    for (const std::string& tag : job.tags) tags += (tags.empty() ? "" : " ") + tag;
-    rows.push_back({"tags", tags});
-  }
-  rows.push_back({"payload", bytes_text(job.payload, kPayloadMax)});
-  if (job.result) rows.push_back({"result", bytes_text(*job.result, kPayloadMax)});
-  if (job.progress) {
-    rows.push_back({"progress", std::to_string(static_cast<int>(*job.progress * 100)) + " %" +
-                                    (job.progress_note && !job.progress_note->empty()
-                                         ? ", " + one_line(*job.progress_note, kPayloadMax)
-                                         : "")});
-  }
-  add_if(rows, "cancel", job.cancel_reason);
-  add_if(rows, "last error", job.last_error);
+  Rows rows;
+  for_each_field<Job>([&](const auto& field) {
+    std::string text = value_text(static_cast<const FieldInfo&>(field), field.of(job));
+    if (complete(field.name, job, now, text)) rows.push_back({label_of(field), std::move(text)});
+  });
   return rows;
 }
 

@@ -100,7 +100,7 @@ Row boolean(std::string name, bool Settings::* member, std::string help) {
   return made;
 }
 
-Row address(std::string name, std::optional<ListenAddress> Settings::* member, std::string help) {
+Row address(std::string name, std::optional<HostPort> Settings::* member, std::string help) {
   auto made = row(std::move(name), "HOST:PORT", std::move(help));
   made.read = [=](Settings& settings, std::string_view text) -> std::optional<Error> {
     if (text == "off") {
@@ -108,7 +108,9 @@ Row address(std::string name, std::optional<ListenAddress> Settings::* member, s
       return std::nullopt;
     }
     auto parsed = parse_listen_address(text);
-    if (!parsed) return wrong(parsed.error().message, parsed.error().hint + "; or off");
+    if (!parsed)
+      return wrong(quoted(text) + " is not an address: " + parsed.error(),
+                   std::string{kHostPortHint} + "; or off");
     settings.*member = std::move(*parsed);
     return std::nullopt;
   };

@@ -9,11 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <system_error>
 #include <utility>
+
+#include "base/host_port.h"
 
 namespace faultline::metrics {
 namespace {
@@ -50,38 +51,19 @@ Error cannot_listen(std::string_view listen, const std::string& why) {
 
 std::string last_error() { return std::generic_category().message(errno); }
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-std::optional<HostPort> parse(std::string_view listen) {
-  const auto colon = listen.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = listen.substr(0, colon);
-  const std::string_view port = listen.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']'))
-    host = host.substr(1, host.size() - 2);
-  else if (host.contains(':'))
-    return std::nullopt;
-  std::uint16_t number = 0;
-  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (port.empty() || problem != std::errc{} || end != port.data() + port.size()) return std::nullopt;
-  return HostPort{.host = host.empty() ? "127.0.0.1" : std::string{host}, .port = std::string{port}};
-}
-
 struct Listener {
   int fd = -1;
   std::uint16_t port = 0;
 };
 
 Expected<Listener> listen_at(std::string_view listen) {
-  const auto address = parse(listen);
-  if (!address) return std::unexpected(cannot_listen(listen, "it is not an address"));
+  const auto address = parse_listen_address(listen);
+  if (!address) return std::unexpected(cannot_listen(listen, address.error()));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int problem = ::getaddrinfo(address->host.c_str(), address->port.c_str(), &hints, &found);
+  if (const int problem =
+          ::getaddrinfo(address->host.c_str(), std::to_string(address->port).c_str(), &hints, &found);
       problem != 0)
     return std::unexpected(cannot_listen(listen, ::gai_strerror(problem)));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> freed{found, &::freeaddrinfo};

@@ -33,7 +33,7 @@ Error invalid(std::string message) {
 }  // namespace
 
 Expected<Url> parse_endpoint(std::string_view text) {
-  const auto wrong = [&](const char* why) {
+  const auto wrong = [&](const std::string& why) {
     return std::unexpected(invalid("the OTLP endpoint \"" + std::string{text} + "\" " + why));
   };
   constexpr std::string_view scheme = "http://";
@@ -50,19 +50,10 @@ Expected<Url> parse_endpoint(std::string_view text) {
   while (path.ends_with('/')) path.remove_suffix(1);
   if (path.find_first_of("?#") != std::string_view::npos || authority.contains('@'))
     return wrong("has more in it than a host, a port and a path");
-  const bool v6 = authority.starts_with('[');
-  const std::size_t end_of_v6 = authority.find(']');
-  if (v6 && end_of_v6 == std::string_view::npos) return wrong("has no end to its address");
-  const std::size_t colon = authority.find(':', v6 ? end_of_v6 : 0);
-  std::string_view host = authority.substr(0, colon);
-  if (v6) host = host.substr(1, host.size() - 2);
-  const std::string_view port = colon == std::string_view::npos ? "80" : authority.substr(colon + 1);
-  if (host.empty()) return wrong("names no host");
-  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string_view::npos ||
-      std::stoi(std::string{port}) > 65'535) {
-    return wrong("has a port that is none");
-  }
-  return Url{.host = std::string{host}, .port = std::string{port}, .path = std::string{path}};
+  constexpr std::uint16_t http_port = 80;
+  auto address = parse_connect_address(authority, http_port);
+  if (!address) return wrong("is not one: " + address.error());
+  return Url{.address = std::move(*address), .path = std::string{path}};
 }
 
 /// Asynchronous operations that are waited for, because only those can be given a time and be cancelled.
@@ -84,7 +75,7 @@ class HttpPost::Impl {
       close();
     });
     http::request<http::string_body> request{http::verb::post, target_, 11};
-    request.set(http::field::host, url_.host + ":" + url_.port);
+    request.set(http::field::host, url_.address.to_string());
     request.set(http::field::content_type, "application/json");
     request.set(http::field::user_agent, "faultline");
     request.set(http::field::connection, "close");
@@ -100,7 +91,8 @@ class HttpPost::Impl {
       timer.cancel();
     };
     resolver.async_resolve(
-        url_.host, url_.port, [&](error_code error, const tcp::resolver::results_type& found) {
+        url_.address.host, std::to_string(url_.address.port),
+        [&](error_code error, const tcp::resolver::results_type& found) {
           if (error || cancelled_) return over(error ? error : asio::error::operation_aborted);
           asio::async_connect(socket, found, [&](error_code connected, const tcp::endpoint&) {
             if (connected) return over(connected);

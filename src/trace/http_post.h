@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "base/host_port.h"
 #include "faultline/error.h"
 
 namespace faultline::trace {
 
 struct Url {
-  std::string host;
-  std::string port;
+  HostPort address;
   std::string path;  ///< without a slash at its end
 };
 /// `http://host:port/path`; only in the clear.

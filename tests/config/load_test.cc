@@ -142,7 +142,7 @@ TEST(SettingsTest, a_file_sets_many_at_once_in_the_types_of_toml) {
                             "drain_delay = \"5s\"\n")
                             .settings;
 
-  EXPECT_EQ(settings.listen, (config::ListenAddress{"127.0.0.1", 9000}));
+  EXPECT_EQ(settings.listen, (HostPort{"127.0.0.1", 9000}));
   EXPECT_EQ(settings.grpc, std::nullopt);
   EXPECT_EQ(settings.auth, config::Auth::keys);
   EXPECT_FALSE(settings.watchdog);

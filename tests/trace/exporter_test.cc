@@ -175,10 +175,9 @@ TEST_F(ExporterTest, refuses_endpoints_that_it_cannot_use) {
     EXPECT_FALSE(Exporter::start(std::move(made))) << ratio;
   }
   const auto url = must(trace::parse_endpoint("http://[::1]:4318/a/"));
-  EXPECT_EQ(url.host, "::1");
-  EXPECT_EQ(url.port, "4318");
+  EXPECT_EQ(url.address, (HostPort{"::1", 4318}));
   EXPECT_EQ(url.path, "/a");
-  EXPECT_EQ(must(trace::parse_endpoint("http://collector")).port, "80");
+  EXPECT_EQ(must(trace::parse_endpoint("http://collector")).address, (HostPort{"collector", 80}));
 }
 
 }  // namespace

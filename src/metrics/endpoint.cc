@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/host_port.h"
+#include "base/interrupt.h"
 
 namespace faultline::metrics {
 namespace {
@@ -82,21 +82,16 @@ Expected<Listener> listen_at(std::string_view listen) {
   return Listener{.fd = fd.take(), .port = static_cast<std::uint16_t>(std::stoi(port.data()))};
 }
 
-/// Waits for one of these events. False: `stop` is readable, or the time is over.
-bool ready(int fd, short events, int stop, std::optional<Clock::time_point> until) {
+/// Waits for one of these events. False: `stop` was fired, or the time is over.
+bool ready(int fd, short events, const Interrupt& stop, Deadline until) {
   for (;;) {
-    int wait = -1;
-    if (until) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
-      if (left <= 0) return false;
-      wait = static_cast<int>(left);
-    }
     std::array<pollfd, 2> both{
-        {{.fd = fd, .events = events, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}}};
-    const int found = ::poll(both.data(), both.size(), wait);
+        {{.fd = fd, .events = events, .revents = 0}, {.fd = stop.fd(), .events = POLLIN, .revents = 0}}};
+    const int found = ::poll(both.data(), both.size(), poll_timeout_ms(until));
     if (found < 0 && errno == EINTR) continue;
     if (found < 0 || both[1].revents != 0) return false;
     if (both[0].revents != 0) return true;
+    if (found == 0 && Clock::now() >= until) return false;
   }
 }
 
@@ -111,7 +106,7 @@ std::string answer(std::string_view status, std::string_view body) {
 }
 
 /// A request's head, or nothing when it did not come in time or is too long.
-std::optional<std::string> read_head(int client, int stop, Clock::time_point until) {
+std::optional<std::string> read_head(int client, const Interrupt& stop, Deadline until) {
   std::string head;
   std::array<char, 1'024> buffer{};
   while (!head.contains("\r\n\r\n")) {
@@ -123,7 +118,7 @@ std::optional<std::string> read_head(int client, int stop, Clock::time_point unt
   return head;
 }
 
-void write_all(int client, std::string_view text, int stop, Clock::time_point until) {
+void write_all(int client, std::string_view text, const Interrupt& stop, Deadline until) {
   while (!text.empty() && ready(client, POLLOUT, stop, until)) {
     const auto sent = ::send(client, text.data(), text.size(), MSG_NOSIGNAL);
     if (sent < 0 && !would_block()) return;
@@ -134,27 +129,28 @@ void write_all(int client, std::string_view text, int stop, Clock::time_point un
 }  // namespace
 
 Expected<std::unique_ptr<Endpoint>> Endpoint::start(std::string_view listen,
-                                                    std::function<std::string()> text) {
+                                                    std::function<std::string()> text) try {
   auto listener = listen_at(listen);
   if (!listener) return std::unexpected(std::move(listener.error()));
   Descriptor fd{listener->fd};
-  const int stop = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop < 0) return std::unexpected(cannot_listen(listen, last_error()));
-  return std::unique_ptr<Endpoint>{new Endpoint{fd.take(), stop, listener->port, std::move(text)}};
+  std::unique_ptr<Endpoint> endpoint{new Endpoint{fd.get(), listener->port, std::move(text)}};
+  static_cast<void>(fd.take());
+  return endpoint;
+} catch (const std::system_error& error) {
+  return std::unexpected(cannot_listen(listen, error.what()));
 }
 
-Endpoint::Endpoint(int listener, int stop, std::uint16_t port, std::function<std::string()> text)
-    : listener_(listener), stop_(stop), port_(port), text_(std::move(text)), thread_([this] { run(); }) {}
+Endpoint::Endpoint(int listener, std::uint16_t port, std::function<std::string()> text)
+    : listener_(listener), port_(port), text_(std::move(text)), thread_([this] { run(); }) {}
 
 Endpoint::~Endpoint() {
-  static_cast<void>(::eventfd_write(stop_, 1));
+  stop_.fire();
   thread_.join();
   ::close(listener_);
-  ::close(stop_);
 }
 
 void Endpoint::run() const {
-  while (ready(listener_, POLLIN, stop_, std::nullopt)) {
+  while (ready(listener_, POLLIN, stop_, Deadline::max())) {
     const Descriptor client{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (client.get() >= 0) {
       serve(client.get());
@@ -162,12 +158,12 @@ void Endpoint::run() const {
     }
     // Out of descriptors: the connection stays where it is, and asking again at once would be a busy loop.
     if (!would_block() && errno != ECONNABORTED)
-      static_cast<void>(ready(stop_, POLLIN, stop_, Clock::now() + std::chrono::milliseconds{100}));
+      static_cast<void>(stop_.wait(Clock::now() + std::chrono::milliseconds{100}));
   }
 }
 
 void Endpoint::serve(int client) const {
-  const Clock::time_point until = Clock::now() + kClientMax;
+  const Deadline until = Clock::now() + kClientMax;
   const auto head = read_head(client, stop_, until);
   if (!head) return;
   const std::string_view line = std::string_view{*head}.substr(0, head->find("\r\n"));

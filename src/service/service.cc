@@ -156,7 +156,8 @@ class ServiceImpl : public Service {
   void release(std::vector<Lease> leases);
   void count_refused(std::string_view verb, std::span<const Verdict> verdicts);
   void count_refused(std::span<const Effect> effects);
-  void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts, bool resent);
+  void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
+                     std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent);
   void count_beats(std::span<const Lease> leases, std::span<const Beat> beats, std::string_view verb);
   /// Of leases that were given out elsewhere.
   [[nodiscard]] metrics::Series& unknown_series() {
@@ -494,7 +495,7 @@ void ServiceImpl::count_refused(std::span<const Effect> effects) {
 }
 
 void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
-                                bool resent) {
+                                std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent) {
   const auto now = std::chrono::steady_clock::now();
   std::vector<metrics::Settled> settled;
   settled.reserve(settlements.size());
@@ -507,12 +508,11 @@ void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::sp
       ++stale;
     }
     if (!verdicts[i].committed()) continue;
-    const auto known = leases_.remove(lease);
-    if (known)
-      settled.push_back({.series = known->series,
+    if (known[i])
+      settled.push_back({.series = known[i]->series,
                          .outcome = outcome.kind,
-                         .attempts_left = known->attempts_left,
-                         .held = now - known->since});
+                         .attempts_left = known[i]->attempts_left,
+                         .held = now - known[i]->since});
     else if (!resent)  // else it was most likely counted when it came first
       settled.push_back({.series = &unknown_series(), .outcome = outcome.kind});
   }
@@ -547,8 +547,12 @@ ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const
   if (!store) return std::unexpected(std::move(store.error()));
   auto verdicts = to_result((*store)->settle(settlements, group == kResent));
   if (!verdicts) return verdicts;
-  count_settled(settlements, *verdicts, group == kResent);
-  events_.settled(settlements, *verdicts);
+  std::vector<std::optional<LeaseRegistry::Entry>> known(settlements.size());
+  for (std::size_t i = 0; i < settlements.size(); ++i) {
+    if ((*verdicts)[i].committed()) known[i] = leases_.remove(settlements[i].lease);
+  }
+  count_settled(settlements, *verdicts, known, group == kResent);
+  events_.settled(settlements, *verdicts, known);
   return verdicts;
 }
 

@@ -95,7 +95,7 @@ TEST(HostPortTest, what_nobody_can_connect_to_is_refused_with_the_reason) {
       {"host:70000", "1 to 65535"},
       {"host:80x", "1 to 65535"},
       {"::1:8001", "has to be in brackets"},
-      {"[::1", "1 to 65535"},
+      {"[::1", "has to be in brackets"},
       {"*:80", "neither a name nor an IP address"},
       {"a b:1", "neither a name nor an IP address"},
   };

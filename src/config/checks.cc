@@ -72,7 +72,8 @@ std::optional<Error> find_unreadable_file(const Loaded& loaded) {
   const Settings& settings = loaded.settings;
   for (const auto& [name, file] : {std::pair{"tls_cert", settings.tls_cert},
                                    {"tls_key", settings.tls_key},
-                                   {"tls_client_ca", settings.tls_client_ca}}) {
+                                   {"tls_client_ca", settings.tls_client_ca},
+                                   {"otlp_ca", settings.otlp_ca}}) {
     if (file.empty()) continue;
     errno = 0;
     std::ifstream in{file};

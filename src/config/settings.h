@@ -54,6 +54,7 @@ struct Settings {
   /// Where spans of jobs that are added go, by OTLP/HTTP; empty: nowhere. OTEL_EXPORTER_OTLP_ENDPOINT is one
   /// more spelling of it.
   std::string otlp_endpoint{};
+  std::string otlp_ca{};           ///< PEM file; empty: the system's authorities
   double otlp_sample_ratio = 1.0;  ///< of jobs that come without a trace
 
   std::string log_format = "text";  ///< text or json

@@ -123,6 +123,7 @@ Expected<void> RunningServer::start_exporter() {
   if (settings_.otlp_endpoint.empty()) return {};
   auto exporter =
       trace::Exporter::start({.endpoint = settings_.otlp_endpoint,
+                              .ca_file = settings_.otlp_ca,
                               .resource = {.service_name = "faultline-server", .instance = instance_name()},
                               .sample_ratio = settings_.otlp_sample_ratio,
                               .log = log_});

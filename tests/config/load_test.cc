@@ -37,6 +37,7 @@ std::string another_value(const Setting& setting) {
                                                           {"tls_client_ca", "/tls/ca.pem"},
                                                           {"cors_origin", "https://app.example.com"},
                                                           {"otlp_endpoint", "http://127.0.0.1:4318"},
+                                                          {"otlp_ca", "/tls/otlp-ca.pem"},
                                                           {"otlp_sample_ratio", "0.25"},
                                                           {"log_format", "json"},
                                                           {"log_level", "warning"}};

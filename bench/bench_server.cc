@@ -16,8 +16,8 @@ constexpr std::chrono::seconds kReadyMax{30};
 BenchServer::BenchServer(const std::string& database) {
   config::Settings settings;
   settings.database = database;
-  settings.listen = config::ListenAddress{"127.0.0.1", 0};
-  settings.grpc = config::ListenAddress{"127.0.0.1", 0};
+  settings.listen = HostPort{"127.0.0.1", 0};
+  settings.grpc = HostPort{"127.0.0.1", 0};
   server_ = must(server::Server::start(settings, text_lines(std::cerr, Severity::warning)));
   HttpClient connection{http_port()};
   const auto until = Clock::now() + kReadyMax;

@@ -1,9 +1,9 @@
 # What `cmake --install` gives: the public headers, the library, a CMake package, a pkg-config file, the program.
 #
 # The library is one shared object, and there is no static one. A static library would ask its users to link libpq,
-# OpenSSL and gRPC themselves, at the versions that it was built with; and built for link-time optimisation, as what
+# OpenSSL, libcurl and gRPC themselves, at the versions that it was built with; and built for link-time optimisation, as what
 # ships is, it could be read only by the very compiler that made it. The shared one carries everything that the public
-# API needs, keeps libpq, OpenSSL and gRPC to itself, and exports the public API alone (cmake/package/exports.map). The program
+# API needs, keeps libpq, OpenSSL, libcurl and gRPC to itself, and exports the public API alone (cmake/package/exports.map). The program
 # `faultline` has the same code linked in statically, and so does not depend on where the library is.
 
 include(CMakePackageConfigHelpers)
@@ -19,7 +19,7 @@ add_library(faultline::faultline ALIAS faultline_shared)
 target_include_directories(faultline_shared INTERFACE
   "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(faultline_shared INTERFACE cxx_std_23)
-target_link_libraries(faultline_shared PRIVATE PostgreSQL::PostgreSQL OpenSSL::SSL OpenSSL::Crypto gRPC::grpc++
+target_link_libraries(faultline_shared PRIVATE PostgreSQL::PostgreSQL OpenSSL::SSL OpenSSL::Crypto CURL::libcurl gRPC::grpc++
   protobuf::libprotobuf prometheus-cpp::core Threads::Threads)
 target_link_options(faultline_shared PRIVATE "-Wl,--version-script=${exports}")
 if(NOT FAULTLINE_SANITIZE)

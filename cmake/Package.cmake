@@ -7,19 +7,19 @@ set(debian_dir "${CMAKE_CURRENT_LIST_DIR}/debian")
 set(made_dir "${CMAKE_BINARY_DIR}/debian")
 set(in_debian COMPONENT debian EXCLUDE_FROM_ALL)
 
-# The finished program prints its own pages, when they are installed.
+# The finished programs print the pages, when they are installed.
 install(CODE "
   set(made \"${made_dir}\")
   file(REMOVE_RECURSE \"\${made}\")
   file(MAKE_DIRECTORY \"\${made}\")
-  function(say_to file)
-    execute_process(COMMAND \"${CMAKE_BINARY_DIR}/faultline\" \${ARGN} OUTPUT_FILE \"\${made}/\${file}\"
+  function(say_to file program)
+    execute_process(COMMAND \"${CMAKE_BINARY_DIR}/\${program}\" \${ARGN} OUTPUT_FILE \"\${made}/\${file}\"
       COMMAND_ERROR_IS_FATAL ANY)
   endfunction()
-  say_to(pages.txt man --all \"\${made}/man1\")
-  say_to(faultline.bash completion bash)
-  say_to(faultline.zsh completion zsh)
-  say_to(faultline.toml config example)
+  say_to(pages.txt faultline-dev man --all \"\${made}/man1\")
+  say_to(faultline.bash faultline completion bash)
+  say_to(faultline.zsh faultline completion zsh)
+  say_to(faultline.toml faultline config example)
   file(GLOB pages \"\${made}/man1/*.1\")
   execute_process(COMMAND gzip -9n \${pages} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND gzip -9nc \"${CMAKE_SOURCE_DIR}/CHANGELOG.md\" OUTPUT_FILE \"\${made}/changelog.gz\"

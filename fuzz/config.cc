@@ -30,11 +30,6 @@ void load(std::string_view text) {
 }
 
 void parse_values(std::string_view text) {
-  if (const auto address = config::parse_listen_address(text)) {
-    require(config::parse_listen_address(address->to_string()) == *address,
-            "an address is read as it is written");
-    (void)address->is_loopback();
-  }
   if (const auto duration = config::parse_duration(text)) {
     require(*duration >= duration->zero(), "a duration is not negative");
     require(config::parse_duration(config::write_duration(*duration)) == duration,

@@ -1,6 +1,6 @@
-// `node run.js FAULTLINE [--jobs N] [--rounds R] [--json]`: every queue empties N waiting no-op jobs, in turns, on one
+// `node run.js FAULTLINE_DEV [--jobs N] [--rounds R] [--json]`: every queue empties N waiting no-op jobs, in turns, on one
 // durable PostgreSQL, with two processes (Faultline: two workers). The clock runs from before the processes start until
-// the last completion is committed, as in `faultline bench drain`.
+// the last completion is committed, as in `faultline-dev bench drain`.
 "use strict";
 
 const { execFileSync, spawn } = require("node:child_process");
@@ -22,7 +22,7 @@ const [faultline] = positionals;
 const jobs = Number(options.jobs);
 const rounds = Number(options.rounds);
 if (!faultline || !(jobs > 0) || !(rounds > 0)) {
-  console.error("usage: node run.js PATH_OF_FAULTLINE [--jobs N] [--rounds R] [--json]");
+  console.error("usage: node run.js PATH_OF_FAULTLINE_DEV [--jobs N] [--rounds R] [--json]");
   process.exit(2);
 }
 const version = (name) => require(`${name}/package.json`).version;

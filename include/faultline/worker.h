@@ -50,8 +50,10 @@ struct WorkerOptions {
       30'000};           ///< how long handlers may take to finish when the worker drains
   bool listen = true;    ///< wait for announcements on a connection; else only poll
   bool watchdog = true;  ///< also end expired leases; any number of processes may. A server does it itself
-  /// Where executions are exported to as spans, by OTLP/HTTP with JSON: `http://host:4318`. Empty: nowhere.
+  /// Where executions are exported to as spans, by OTLP/HTTP with JSON: `http://host:4318` or `https://…`.
+  /// Empty: nowhere.
   std::string otlp_endpoint{};
+  std::string otlp_ca{};           ///< a PEM file of authorities to trust in there; empty: the system's
   double otlp_sample_ratio = 1.0;  ///< of jobs that belong to no trace; the others are as their trace says
   EventSink log{};                 ///< empty: lines of text on standard error
   Severity log_from = Severity::info;  ///< what is less is not told; `debug` tells of every job

@@ -34,7 +34,7 @@ std::optional<Error> check_tls(const Loaded& loaded) {
 
 /// Whether strangers could use, or overhear, what listens there.
 std::optional<Error> check_exposure(const Loaded& loaded, const std::string& name,
-                                    const std::optional<ListenAddress>& address, bool asks_who_calls) {
+                                    const std::optional<HostPort>& address, bool asks_who_calls) {
   const Settings& settings = loaded.settings;
   const bool encrypted = !settings.tls_cert.empty();
   if (!address || address->is_loopback() || settings.allow_insecure || (asks_who_calls && encrypted))
@@ -72,7 +72,8 @@ std::optional<Error> find_unreadable_file(const Loaded& loaded) {
   const Settings& settings = loaded.settings;
   for (const auto& [name, file] : {std::pair{"tls_cert", settings.tls_cert},
                                    {"tls_key", settings.tls_key},
-                                   {"tls_client_ca", settings.tls_client_ca}}) {
+                                   {"tls_client_ca", settings.tls_client_ca},
+                                   {"otlp_ca", settings.otlp_ca}}) {
     if (file.empty()) continue;
     errno = 0;
     std::ifstream in{file};

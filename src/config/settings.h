@@ -9,20 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/host_port.h"
 #include "faultline/error.h"
 
 namespace faultline::config {
-
-/// Where a server listens.
-struct ListenAddress {
-  std::string host;
-  std::uint16_t port = 0;
-  [[nodiscard]] std::string to_string() const;
-  [[nodiscard]] bool is_loopback() const;
-  friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
-};
-/// HOST:PORT, [V6]:PORT, or :PORT (loopback).
-[[nodiscard]] Expected<ListenAddress> parse_listen_address(std::string_view text);
 
 enum class Auth { none, keys };
 
@@ -30,8 +20,8 @@ enum class Auth { none, keys };
 /// command line, FAULTLINE_HTTP_BODY_MAX in the environment, `http_body_max` in the file.
 struct Settings {
   std::string database;  ///< DATABASE_URL is one more spelling of it; empty: the private PostgreSQL
-  std::optional<ListenAddress> listen = ListenAddress{"127.0.0.1", 8000};  ///< HTTP; nothing ("off"): none
-  std::optional<ListenAddress> grpc = ListenAddress{"127.0.0.1", 8001};    ///< gRPC; nothing ("off"): none
+  std::optional<HostPort> listen = HostPort{"127.0.0.1", 8000};  ///< HTTP; nothing ("off"): none
+  std::optional<HostPort> grpc = HostPort{"127.0.0.1", 8001};    ///< gRPC; nothing ("off"): none
   Auth auth = Auth::none;
   bool allow_insecure = false;  ///< listen beyond this machine without keys or without TLS
   std::string tls_cert{};       ///< PEM files; both or none. Read again when they change
@@ -64,6 +54,7 @@ struct Settings {
   /// Where spans of jobs that are added go, by OTLP/HTTP; empty: nowhere. OTEL_EXPORTER_OTLP_ENDPOINT is one
   /// more spelling of it.
   std::string otlp_endpoint{};
+  std::string otlp_ca{};           ///< PEM file; empty: the system's authorities
   double otlp_sample_ratio = 1.0;  ///< of jobs that come without a trace
 
   std::string log_format = "text";  ///< text or json

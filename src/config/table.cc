@@ -100,7 +100,7 @@ Row boolean(std::string name, bool Settings::* member, std::string help) {
   return made;
 }
 
-Row address(std::string name, std::optional<ListenAddress> Settings::* member, std::string help) {
+Row address(std::string name, std::optional<HostPort> Settings::* member, std::string help) {
   auto made = row(std::move(name), "HOST:PORT", std::move(help));
   made.read = [=](Settings& settings, std::string_view text) -> std::optional<Error> {
     if (text == "off") {
@@ -108,7 +108,9 @@ Row address(std::string name, std::optional<ListenAddress> Settings::* member, s
       return std::nullopt;
     }
     auto parsed = parse_listen_address(text);
-    if (!parsed) return wrong(parsed.error().message, parsed.error().hint + "; or off");
+    if (!parsed)
+      return wrong(quoted(text) + " is not an address: " + parsed.error(),
+                   std::string{kHostPortHint} + "; or off");
     settings.*member = std::move(*parsed);
     return std::nullopt;
   };
@@ -203,9 +205,11 @@ Row database_row() {
 
 /// The whole of it is judged when the server starts.
 std::optional<Error> check_otlp_endpoint(std::string_view value) {
-  if (value.empty() || (value.starts_with("http://") && !value.contains('\0'))) return std::nullopt;
-  return wrong(quoted(value) + " is not an http:// URL",
-               "write it as http://127.0.0.1:4318; a collector beside this process passes spans on with TLS");
+  if (value.empty() ||
+      ((value.starts_with("http://") || value.starts_with("https://")) && !value.contains('\0')))
+    return std::nullopt;
+  return wrong(quoted(value) + " is not an http:// or https:// URL",
+               "write it as http://127.0.0.1:4318 or https://collector.example.com:4318");
 }
 
 Row otlp_endpoint_row() {
@@ -214,6 +218,15 @@ Row otlp_endpoint_row() {
            "Where spans of added jobs are sent by OTLP/HTTP, also OTEL_EXPORTER_OTLP_ENDPOINT; empty: "
            "nowhere.");
   made.setting.other_variable = "OTEL_EXPORTER_OTLP_ENDPOINT";
+  return made;
+}
+
+Row otlp_ca_row() {
+  auto made =
+      file("otlp_ca", &Settings::otlp_ca,
+           "PEM file with the authorities that the certificate of an https:// otlp_endpoint may be of, "
+           "also OTEL_EXPORTER_OTLP_CERTIFICATE; empty: those of the system.");
+  made.setting.other_variable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
   return made;
 }
 
@@ -267,6 +280,7 @@ std::vector<Row> make_table() {
                "Between \"not ready\" and closing, for the load balancer to notice."),
       duration("drain_max", &S::drain_max, 0ms, 24h, "For calls under way when the server stops."),
       otlp_endpoint_row(),
+      otlp_ca_row(),
       ratio("otlp_sample_ratio", &S::otlp_sample_ratio,
             "Which part of the jobs that come without a trace begins one."),
       choice("log_format", &S::log_format, {"text", "json"}, "How log lines are written."),

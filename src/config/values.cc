@@ -1,8 +1,5 @@
 #include "config/values.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -47,65 +44,7 @@ std::string write_with_unit(std::uint64_t value, const Units& units) {
   return {};
 }
 
-Error not_an_address(std::string_view text, std::string hint) {
-  return {.code = ErrorCode::invalid_argument,
-          .message = quoted(text) + " is not an address",
-          .hint = std::move(hint)};
-}
-
-bool is_v6(const std::string& host) {
-  in6_addr address{};
-  return inet_pton(AF_INET6, host.c_str(), &address) == 1;
-}
-
-bool is_host_name(std::string_view host) {
-  constexpr std::size_t kHostMax = 253;
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-  };
-  return !host.empty() && host.size() <= kHostMax && std::ranges::all_of(host, allowed);
-}
-
 }  // namespace
-
-std::string ListenAddress::to_string() const {
-  const std::string port_text = ":" + std::to_string(port);
-  return host.contains(':') ? "[" + host + "]" + port_text : host + port_text;
-}
-
-bool ListenAddress::is_loopback() const {
-  std::string lower = host;
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  if (lower == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24U) == 127U;
-  in6_addr v6{};
-  if (inet_pton(AF_INET6, host.c_str(), &v6) != 1) return false;
-  const auto& bytes = v6.s6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && bytes[12] == 127U);
-}
-
-Expected<ListenAddress> parse_listen_address(std::string_view text) {
-  const std::string usual = "write HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000";
-  const auto colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::unexpected(not_an_address(text, usual));
-  std::string_view host = text.substr(0, colon);
-  const auto port = parse_count(text.substr(colon + 1));
-  if (!port || *port > std::numeric_limits<std::uint16_t>::max())
-    return std::unexpected(not_an_address(text, usual + "; a port is 0 to 65535, and 0 is any that is free"));
-  ListenAddress address{.host = "127.0.0.1", .port = static_cast<std::uint16_t>(*port)};
-  if (host.empty()) return address;
-  if (host == "*")
-    return std::unexpected(
-        not_an_address(text, "to listen on all interfaces write 0.0.0.0:PORT or [::]:PORT"));
-  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (in_brackets) host = host.substr(1, host.size() - 2);
-  address.host = std::string{host};
-  if (in_brackets ? is_v6(address.host) : is_host_name(host)) return address;
-  return std::unexpected(not_an_address(
-      text, host.contains(':') ? "put an IPv6 address into brackets, such as [::1]:8000" : usual));
-}
 
 std::optional<milliseconds> parse_duration(std::string_view text) {
   const auto value = parse_with_unit(text, kDurations, std::numeric_limits<milliseconds::rep>::max());

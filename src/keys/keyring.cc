@@ -5,10 +5,10 @@
 #include <thread>
 
 #include "base/dsn.h"
+#include "base/interrupt.h"
 #include "keys/keys.h"
 #include "keys/secret.h"
 #include "keys/stored.h"
-#include "pg/interrupt.h"
 #include "schema/migrator.h"
 #include "sql/statements.h"
 
@@ -154,7 +154,7 @@ class RefreshedKeyring final : public Keyring {
   }
 
   const Options options_;
-  pg::Interrupt interrupt_;
+  Interrupt interrupt_;
   bool lost_ = false;  // of the thread alone
   mutable std::mutex mutex_;
   std::shared_ptr<const Snapshot> snapshot_;  // guarded by mutex_; null: not read yet

@@ -2,18 +2,19 @@
 
 #include <netdb.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <system_error>
 #include <utility>
+
+#include "base/host_port.h"
+#include "base/interrupt.h"
 
 namespace faultline::metrics {
 namespace {
@@ -50,38 +51,19 @@ Error cannot_listen(std::string_view listen, const std::string& why) {
 
 std::string last_error() { return std::generic_category().message(errno); }
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-std::optional<HostPort> parse(std::string_view listen) {
-  const auto colon = listen.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = listen.substr(0, colon);
-  const std::string_view port = listen.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']'))
-    host = host.substr(1, host.size() - 2);
-  else if (host.contains(':'))
-    return std::nullopt;
-  std::uint16_t number = 0;
-  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (port.empty() || problem != std::errc{} || end != port.data() + port.size()) return std::nullopt;
-  return HostPort{.host = host.empty() ? "127.0.0.1" : std::string{host}, .port = std::string{port}};
-}
-
 struct Listener {
   int fd = -1;
   std::uint16_t port = 0;
 };
 
 Expected<Listener> listen_at(std::string_view listen) {
-  const auto address = parse(listen);
-  if (!address) return std::unexpected(cannot_listen(listen, "it is not an address"));
+  const auto address = parse_listen_address(listen);
+  if (!address) return std::unexpected(cannot_listen(listen, address.error()));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int problem = ::getaddrinfo(address->host.c_str(), address->port.c_str(), &hints, &found);
+  if (const int problem =
+          ::getaddrinfo(address->host.c_str(), std::to_string(address->port).c_str(), &hints, &found);
       problem != 0)
     return std::unexpected(cannot_listen(listen, ::gai_strerror(problem)));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> freed{found, &::freeaddrinfo};
@@ -100,21 +82,16 @@ Expected<Listener> listen_at(std::string_view listen) {
   return Listener{.fd = fd.take(), .port = static_cast<std::uint16_t>(std::stoi(port.data()))};
 }
 
-/// Waits for one of these events. False: `stop` is readable, or the time is over.
-bool ready(int fd, short events, int stop, std::optional<Clock::time_point> until) {
+/// Waits for one of these events. False: `stop` was fired, or the time is over.
+bool ready(int fd, short events, const Interrupt& stop, Deadline until) {
   for (;;) {
-    int wait = -1;
-    if (until) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
-      if (left <= 0) return false;
-      wait = static_cast<int>(left);
-    }
     std::array<pollfd, 2> both{
-        {{.fd = fd, .events = events, .revents = 0}, {.fd = stop, .events = POLLIN, .revents = 0}}};
-    const int found = ::poll(both.data(), both.size(), wait);
+        {{.fd = fd, .events = events, .revents = 0}, {.fd = stop.fd(), .events = POLLIN, .revents = 0}}};
+    const int found = ::poll(both.data(), both.size(), poll_timeout_ms(until));
     if (found < 0 && errno == EINTR) continue;
     if (found < 0 || both[1].revents != 0) return false;
     if (both[0].revents != 0) return true;
+    if (found == 0 && Clock::now() >= until) return false;
   }
 }
 
@@ -129,7 +106,7 @@ std::string answer(std::string_view status, std::string_view body) {
 }
 
 /// A request's head, or nothing when it did not come in time or is too long.
-std::optional<std::string> read_head(int client, int stop, Clock::time_point until) {
+std::optional<std::string> read_head(int client, const Interrupt& stop, Deadline until) {
   std::string head;
   std::array<char, 1'024> buffer{};
   while (!head.contains("\r\n\r\n")) {
@@ -141,7 +118,7 @@ std::optional<std::string> read_head(int client, int stop, Clock::time_point unt
   return head;
 }
 
-void write_all(int client, std::string_view text, int stop, Clock::time_point until) {
+void write_all(int client, std::string_view text, const Interrupt& stop, Deadline until) {
   while (!text.empty() && ready(client, POLLOUT, stop, until)) {
     const auto sent = ::send(client, text.data(), text.size(), MSG_NOSIGNAL);
     if (sent < 0 && !would_block()) return;
@@ -152,27 +129,28 @@ void write_all(int client, std::string_view text, int stop, Clock::time_point un
 }  // namespace
 
 Expected<std::unique_ptr<Endpoint>> Endpoint::start(std::string_view listen,
-                                                    std::function<std::string()> text) {
+                                                    std::function<std::string()> text) try {
   auto listener = listen_at(listen);
   if (!listener) return std::unexpected(std::move(listener.error()));
   Descriptor fd{listener->fd};
-  const int stop = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop < 0) return std::unexpected(cannot_listen(listen, last_error()));
-  return std::unique_ptr<Endpoint>{new Endpoint{fd.take(), stop, listener->port, std::move(text)}};
+  std::unique_ptr<Endpoint> endpoint{new Endpoint{fd.get(), listener->port, std::move(text)}};
+  static_cast<void>(fd.take());
+  return endpoint;
+} catch (const std::system_error& error) {
+  return std::unexpected(cannot_listen(listen, error.what()));
 }
 
-Endpoint::Endpoint(int listener, int stop, std::uint16_t port, std::function<std::string()> text)
-    : listener_(listener), stop_(stop), port_(port), text_(std::move(text)), thread_([this] { run(); }) {}
+Endpoint::Endpoint(int listener, std::uint16_t port, std::function<std::string()> text)
+    : listener_(listener), port_(port), text_(std::move(text)), thread_([this] { run(); }) {}
 
 Endpoint::~Endpoint() {
-  static_cast<void>(::eventfd_write(stop_, 1));
+  stop_.fire();
   thread_.join();
   ::close(listener_);
-  ::close(stop_);
 }
 
 void Endpoint::run() const {
-  while (ready(listener_, POLLIN, stop_, std::nullopt)) {
+  while (ready(listener_, POLLIN, stop_, Deadline::max())) {
     const Descriptor client{::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (client.get() >= 0) {
       serve(client.get());
@@ -180,12 +158,12 @@ void Endpoint::run() const {
     }
     // Out of descriptors: the connection stays where it is, and asking again at once would be a busy loop.
     if (!would_block() && errno != ECONNABORTED)
-      static_cast<void>(ready(stop_, POLLIN, stop_, Clock::now() + std::chrono::milliseconds{100}));
+      static_cast<void>(stop_.wait(Clock::now() + std::chrono::milliseconds{100}));
   }
 }
 
 void Endpoint::serve(int client) const {
-  const Clock::time_point until = Clock::now() + kClientMax;
+  const Deadline until = Clock::now() + kClientMax;
   const auto head = read_head(client, stop_, until);
   if (!head) return;
   const std::string_view line = std::string_view{*head}.substr(0, head->find("\r\n"));

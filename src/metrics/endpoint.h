@@ -7,6 +7,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "faultline/error.h"
 
 namespace faultline::metrics {
@@ -27,12 +28,12 @@ class Endpoint {
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
  private:
-  Endpoint(int listener, int stop, std::uint16_t port, std::function<std::string()> text);
+  Endpoint(int listener, std::uint16_t port, std::function<std::string()> text);
   void run() const;
   void serve(int client) const;
 
+  Interrupt stop_;
   const int listener_;
-  const int stop_;  ///< readable: it is over
   const std::uint16_t port_;
   const std::function<std::string()> text_;
   std::thread thread_;

@@ -5,21 +5,15 @@
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <string_view>
 #include <utility>
 
 #include <openssl/ssl.h>
 
+#include "base/interrupt.h"
+
 namespace faultline::pg {
 namespace {
-
-int poll_timeout_ms(Deadline deadline) {
-  const auto now = Deadline::clock::now();
-  if (deadline <= now) return 0;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
-  return left > INT_MAX ? INT_MAX : static_cast<int>(left);
-}
 
 std::string_view field_of(const PGresult* result, int code) {
   const char* text = PQresultErrorField(result, code);

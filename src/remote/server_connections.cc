@@ -179,7 +179,7 @@ Expected<std::unique_ptr<ServerConnections>> ServerConnections::open(const Remot
 }
 
 std::shared_ptr<ServerConnection> ServerConnections::connect() const {
-  return std::make_shared<ServerConnection>(address_.targets[at_], credentials_, api_key_);
+  return std::make_shared<ServerConnection>(address_.targets[at_].to_string(), credentials_, api_key_);
 }
 
 std::shared_ptr<ServerConnection> ServerConnections::current() const {

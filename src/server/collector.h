@@ -5,8 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "metrics/metrics.h"
-#include "pg/interrupt.h"
 
 namespace faultline::server {
 
@@ -33,7 +33,7 @@ class Collector {
   [[nodiscard]] bool audit();
 
   const Options options_;
-  pg::Interrupt interrupt_;
+  Interrupt interrupt_;
   std::thread sampler_thread_;
   std::thread auditor_;
 };

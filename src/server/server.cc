@@ -123,6 +123,7 @@ Expected<void> RunningServer::start_exporter() {
   if (settings_.otlp_endpoint.empty()) return {};
   auto exporter =
       trace::Exporter::start({.endpoint = settings_.otlp_endpoint,
+                              .ca_file = settings_.otlp_ca,
                               .resource = {.service_name = "faultline-server", .instance = instance_name()},
                               .sample_ratio = settings_.otlp_sample_ratio,
                               .log = log_});
@@ -217,10 +218,6 @@ std::string RunningServer::metrics() const {
     readings.push_back({.id = id, .value = static_cast<double>(value)});
   };
   const service::Service::Counters counters = service_->counters();
-  add(Id::server_enqueued, counters.enqueued);
-  add(Id::server_claimed, counters.claimed);
-  add(Id::server_settled, counters.settled);
-  add(Id::server_stale_writes_blocked, counters.stale);
   add(Id::server_heartbeats, counters.heartbeats);
   add(Id::server_overload_refusals, counters.refused_overload);
   add(Id::server_consumers, counters.consumers);

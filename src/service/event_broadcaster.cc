@@ -14,7 +14,6 @@ using std::chrono::milliseconds;
 
 /// More than this do not wait for the thread that tells them.
 constexpr std::size_t kItemsMax = 20'000;
-constexpr std::size_t kJobsRemembered = 50'000;
 constexpr milliseconds kEvidenceEvery{500};
 constexpr milliseconds kPause{20};
 constexpr milliseconds kQueuesEvery{1'000};
@@ -178,13 +177,7 @@ void EventBroadcaster::enqueued(std::span<const NewJob> jobs, std::span<const Su
 }
 
 void EventBroadcaster::claimed(std::span<const ClaimedJob> jobs) {
-  if (!watched() || jobs.empty()) return;
-  const auto queue = std::make_shared<const std::string>(jobs.front().queue);
-  {
-    const std::lock_guard lock{queues_mutex_};
-    for (const ClaimedJob& job : jobs) queue_of_job_[job.lease.job] = queue;
-    if (queue_of_job_.size() > kJobsRemembered) queue_of_older_job_ = std::exchange(queue_of_job_, {});
-  }
+  if (!watched()) return;
   for (const ClaimedJob& job : jobs) {
     tell("lease_acquired", job.queue,
          dump({{"job", job.lease.job.to_string()},
@@ -197,20 +190,13 @@ void EventBroadcaster::claimed(std::span<const ClaimedJob> jobs) {
   }
 }
 
-std::string EventBroadcaster::queue_of(JobId job) {
-  const std::lock_guard lock{queues_mutex_};
-  for (const auto* map : {&queue_of_job_, &queue_of_older_job_}) {
-    if (const auto found = map->find(job); found != map->end()) return *found->second;
-  }
-  return {};
-}
-
-void EventBroadcaster::settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts) {
+void EventBroadcaster::settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
+                               std::span<const std::optional<LeaseRegistry::Entry>> known) {
   if (!watched()) return;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
     if (!verdicts[i].committed()) continue;
     const auto& [lease, outcome] = settlements[i];
-    std::string queue = queue_of(lease.job);
+    std::string queue = known[i] ? *known[i]->queue : std::string{};
     json object{{"job", lease.job.to_string()},
                 {"queue", queue.empty() ? json() : json(queue)},
                 {"outcome", to_string(outcome.kind)},

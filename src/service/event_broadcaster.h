@@ -8,14 +8,16 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
+#include "service/lease_registry.h"
 #include "service/monitored_store.h"
 #include "service/service.h"
 
@@ -39,7 +41,9 @@ class EventBroadcaster {
   // What happened. Cheap while nobody watches.
   void enqueued(std::span<const NewJob> jobs, std::span<const Submission> submissions);
   void claimed(std::span<const ClaimedJob> jobs);
-  void settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts);
+  /// `known` is what the registry has of each lease.
+  void settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
+               std::span<const std::optional<LeaseRegistry::Entry>> known);
   /// A write was refused: the evidence is looked at soon.
   void refused();
   void queue_changed(const QueueOverview& queue);
@@ -60,8 +64,6 @@ class EventBroadcaster {
   void leave(const std::shared_ptr<Watcher>& watcher);
   void tell(std::string name, std::string queue, std::string json,
             std::shared_ptr<const Overviews> snapshot = {});
-  /// The queue of a job that this service gave out; empty if it did not, or long ago.
-  [[nodiscard]] std::string queue_of(JobId job);
 
   void deliver();
   void hand_to(Watcher& watcher, const Item& item);
@@ -83,10 +85,6 @@ class EventBroadcaster {
   bool kick_ = false;
   bool stopping_ = false;
   Clock::time_point watched_since_{};
-
-  std::mutex queues_mutex_;  // guards the two maps: older jobs are forgotten by the mapful
-  std::unordered_map<JobId, std::shared_ptr<const std::string>> queue_of_job_;
-  std::unordered_map<JobId, std::shared_ptr<const std::string>> queue_of_older_job_;
 
   // The observer's own.
   using Evidence = std::tuple<DatabaseTime, JobId, std::int64_t, Uuid, std::string>;

@@ -5,11 +5,15 @@ namespace faultline::service {
 void LeaseRegistry::add(metrics::Metrics& metrics, std::span<const ClaimedJob> jobs) {
   metrics::Finder find{metrics};
   const auto now = std::chrono::steady_clock::now();
+  std::shared_ptr<const std::string> queue;
   const std::lock_guard lock{mutex_};
   for (const ClaimedJob& job : jobs) {
+    if (!queue || *queue != job.queue) queue = std::make_shared<const std::string>(job.queue);
     if (const auto older = records_.find(job.lease.job); older != records_.end()) erase(older);
-    const Entry entry{
-        .series = &find(job.queue, job.kind), .attempts_left = job.attempt < job.attempts_max, .since = now};
+    const Entry entry{.queue = queue,
+                      .series = &find(job.queue, job.kind),
+                      .attempts_left = job.attempt < job.attempts_max,
+                      .since = now};
     records_.emplace(job.lease.job, Record{.lease_id = job.lease.lease_id,
                                            .entry = entry,
                                            .place = in_order_.insert(in_order_.end(), job.lease.job)});

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 
 #include "faultline/job.h"
@@ -13,11 +15,13 @@
 
 namespace faultline::service {
 
-/// Which job is behind a lease, for those that were given out here lately: a result names its lease only, and
-/// is counted by queue and kind. Nothing but figures depends on it. Thread-safe.
+/// Which job a lease is of, for those that were given out here lately: a result names its lease only, while
+/// it is counted by queue and kind, and told to those who may see its queue. Nothing but figures and events
+/// depends on it. Thread-safe.
 class LeaseRegistry {
  public:
   struct Entry {
+    std::shared_ptr<const std::string> queue;  ///< shared by the jobs of one claim
     metrics::Series* series = nullptr;
     bool attempts_left = true;
     std::chrono::steady_clock::time_point since{};

@@ -156,14 +156,13 @@ class ServiceImpl : public Service {
   void release(std::vector<Lease> leases);
   void count_refused(std::string_view verb, std::span<const Verdict> verdicts);
   void count_refused(std::span<const Effect> effects);
-  void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts, bool resent);
+  void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
+                     std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent);
   void count_beats(std::span<const Lease> leases, std::span<const Beat> beats, std::string_view verb);
   /// Of leases that were given out elsewhere.
   [[nodiscard]] metrics::Series& unknown_series() {
     return metrics_->series(metrics::Metrics::kUnknown, metrics::Metrics::kUnknown);
   }
-  /// Somebody's writes were refused.
-  void refused(std::size_t writes);
   void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
 
   template <class Status, class Act>
@@ -176,7 +175,7 @@ class ServiceImpl : public Service {
   Budget budget_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint64_t> enqueued_{0}, claimed_{0}, settled_{0}, stale_{0}, heartbeats_{0};
+  std::atomic<std::uint64_t> heartbeats_{0};
 
   MonitoredStore store_;
   EventBroadcaster events_;
@@ -246,11 +245,7 @@ std::string ServiceImpl::why_not_ready() const {
 }
 
 Service::Counters ServiceImpl::counters() const {
-  return {.enqueued = enqueued_,
-          .claimed = claimed_,
-          .settled = settled_,
-          .stale = stale_,
-          .heartbeats = heartbeats_,
+  return {.heartbeats = heartbeats_,
           .refused_overload = budget_.refused(),
           .consumers = dispatcher_.consumers(),
           .waiting = budget_.items()};
@@ -358,8 +353,6 @@ ServiceResult<std::vector<Submission>> ServiceImpl::run_submissions(std::span<co
   if (!store) return std::unexpected(std::move(store.error()));
   auto submissions = (*store)->enqueue(jobs);
   if (!submissions) return std::unexpected(Problem::from(submissions.error()));
-  enqueued_ += static_cast<std::uint64_t>(std::ranges::count_if(
-      *submissions, [](const Submission& s) { return s.status == Submission::Status::created; }));
   std::string_view last;
   for (const NewJob& job : jobs) {
     if (job.queue == last) continue;
@@ -396,7 +389,6 @@ ServiceResult<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest
   if (!store) return std::unexpected(std::move(store.error()));
   auto jobs = to_result((*store)->claim(request));
   if (jobs) {
-    claimed_ += jobs->size();
     metrics_->claimed(*jobs);
     leases_.add(*metrics_, *jobs);
     events_.claimed(*jobs);
@@ -439,12 +431,6 @@ ServiceResult<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lea
   return beats;
 }
 
-void ServiceImpl::refused(std::size_t writes) {
-  if (writes == 0) return;
-  stale_ += writes;
-  events_.refused();
-}
-
 void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const {
   Event event{.name = "stale_write_blocked",
               .severity = Severity::warning,
@@ -459,67 +445,64 @@ void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const 
 
 void ServiceImpl::count_beats(std::span<const Lease> leases, std::span<const Beat> beats,
                               std::string_view verb) {
-  std::size_t lost = 0;
+  bool lost = false;
   for (std::size_t i = 0; i < beats.size(); ++i) {
     if (beats[i].status == Beat::Status::lost) {
       metrics_->stale(verb, beats[i].stale.reason);
       tell_refused(leases[i], verb, beats[i].stale);
-      ++lost;
+      lost = true;
     } else if (beats[i].status == Beat::Status::renewed) {
       const auto known = leases_.find(leases[i]);
       metrics_->renewed(known ? *known->series : unknown_series());
     }
   }
-  refused(lost);
+  if (lost) events_.refused();
 }
 
 void ServiceImpl::count_refused(std::string_view verb, std::span<const Verdict> verdicts) {
-  std::size_t stale = 0;
+  bool stale = false;
   for (const Verdict& verdict : verdicts) {
     if (verdict.status != Verdict::Status::stale) continue;
     metrics_->stale(verb, verdict.stale.reason);
-    ++stale;
+    stale = true;
   }
-  refused(stale);
+  if (stale) events_.refused();
 }
 
 void ServiceImpl::count_refused(std::span<const Effect> effects) {
-  std::size_t stale = 0;
+  bool stale = false;
   for (const Effect& effect : effects) {
     if (effect.status != Effect::Status::stale) continue;
     metrics_->stale("effect", effect.stale.reason);
-    ++stale;
+    stale = true;
   }
-  refused(stale);
+  if (stale) events_.refused();
 }
 
 void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
-                                bool resent) {
+                                std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent) {
   const auto now = std::chrono::steady_clock::now();
   std::vector<metrics::Settled> settled;
   settled.reserve(settlements.size());
-  std::size_t stale = 0;
+  bool stale = false;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
     const auto& [lease, outcome] = settlements[i];
     if (verdicts[i].status == Verdict::Status::stale) {
       metrics_->stale(outcome.kind, verdicts[i].stale.reason);
       tell_refused(lease, to_string(outcome.kind), verdicts[i].stale);
-      ++stale;
+      stale = true;
     }
     if (!verdicts[i].committed()) continue;
-    const auto known = leases_.remove(lease);
-    if (known)
-      settled.push_back({.series = known->series,
+    if (known[i])
+      settled.push_back({.series = known[i]->series,
                          .outcome = outcome.kind,
-                         .attempts_left = known->attempts_left,
-                         .held = now - known->since});
+                         .attempts_left = known[i]->attempts_left,
+                         .held = now - known[i]->since});
     else if (!resent)  // else it was most likely counted when it came first
       settled.push_back({.series = &unknown_series(), .outcome = outcome.kind});
   }
-  settled_ +=
-      static_cast<std::uint64_t>(std::ranges::count(verdicts, Verdict::Status::committed, &Verdict::status));
   metrics_->settled(settled);
-  refused(stale);
+  if (stale) events_.refused();
 }
 
 void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
@@ -547,8 +530,12 @@ ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const
   if (!store) return std::unexpected(std::move(store.error()));
   auto verdicts = to_result((*store)->settle(settlements, group == kResent));
   if (!verdicts) return verdicts;
-  count_settled(settlements, *verdicts, group == kResent);
-  events_.settled(settlements, *verdicts);
+  std::vector<std::optional<LeaseRegistry::Entry>> known(settlements.size());
+  for (std::size_t i = 0; i < settlements.size(); ++i) {
+    if ((*verdicts)[i].committed()) known[i] = leases_.remove(settlements[i].lease);
+  }
+  count_settled(settlements, *verdicts, known, group == kResent);
+  events_.settled(settlements, *verdicts, known);
   return verdicts;
 }
 

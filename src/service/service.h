@@ -167,7 +167,7 @@ class Service {
   /// Why not, for people; empty when ready.
   [[nodiscard]] virtual std::string why_not_ready() const = 0;
   struct Counters {
-    std::uint64_t enqueued = 0, claimed = 0, settled = 0, stale = 0, heartbeats = 0, refused_overload = 0;
+    std::uint64_t heartbeats = 0, refused_overload = 0;
     std::size_t consumers = 0, waiting = 0;
   };
   [[nodiscard]] virtual Counters counters() const = 0;

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "pg/connection.h"
-#include "pg/interrupt.h"
 
 namespace faultline::store {
 
@@ -37,7 +37,7 @@ class Listener {
   const std::string database_;
   const std::string application_name_;
   const Callbacks callbacks_;
-  pg::Interrupt interrupt_;
+  Interrupt interrupt_;
   std::jthread thread_;
 };
 

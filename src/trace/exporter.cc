@@ -1,7 +1,10 @@
 #include "trace/exporter.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace faultline::trace {
 namespace {
@@ -20,11 +23,18 @@ Expected<std::unique_ptr<Exporter>> Exporter::start(ExporterOptions options) {
                                  .message = "the sample ratio of traces is not between 0 and 1",
                                  .hint = "1 exports all, 0.01 one job in a hundred"});
   }
-  return std::make_unique<Exporter>(std::move(options), std::move(*url));
+  if (!options.ca_file.empty() && !std::ifstream{options.ca_file}) {
+    return std::unexpected(
+        Error{.code = ErrorCode::invalid_argument,
+              .message = "otlp_ca: the file " + options.ca_file +
+                         " cannot be read: " + std::generic_category().message(errno),
+              .hint = "name a PEM file with the authority of the collector's certificate"});
+  }
+  return std::make_unique<Exporter>(std::move(options), *url);
 }
 
-Exporter::Exporter(ExporterOptions options, Url url)
-    : options_(std::move(options)), post_(std::move(url), "/v1/traces"), thread_([this] { run(); }) {}
+Exporter::Exporter(ExporterOptions options, const std::string& url)
+    : options_(std::move(options)), post_(url + "/v1/traces", options_.ca_file), thread_([this] { run(); }) {}
 
 void Exporter::add(Span span) {
   const std::lock_guard lock{mutex_};

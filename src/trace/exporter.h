@@ -20,7 +20,9 @@
 namespace faultline::trace {
 
 struct ExporterOptions {
-  std::string endpoint;  ///< `http://host:4318`; spans go to /v1/traces behind it
+  std::string endpoint;   ///< `http://host:4318` or `https://…`; spans go to /v1/traces below it
+  std::string ca_file{};  ///< PEM file of the authorities that a collector's certificate may be of; empty:
+                          ///< the system's
   Resource resource;
   double sample_ratio = 1.0;  ///< of what belongs to no trace
   EventSink log{};            ///< required
@@ -43,7 +45,7 @@ class Exporter {
   /// Does not need the collector to be there. An error says what is wrong with the endpoint.
   [[nodiscard]] static Expected<std::unique_ptr<Exporter>> start(ExporterOptions options);
   /// Use `start`.
-  Exporter(ExporterOptions options, Url url);
+  Exporter(ExporterOptions options, const std::string& url);
   ~Exporter() { stop(); }
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;

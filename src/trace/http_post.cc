@@ -1,147 +1,147 @@
 #include "trace/http_post.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <new>
+#include <optional>
 
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
+#include <curl/curl.h>
+
+#include "base/host_port.h"
 
 namespace faultline::trace {
 namespace {
 
-namespace asio = boost::asio;
-namespace http = boost::beast::http;
-using asio::ip::tcp;
-using boost::system::error_code;
-
-constexpr std::size_t kAnswerBytesMax = 65'536;
-
 Error invalid(std::string message) {
-  return {
-      .code = ErrorCode::invalid_argument,
-      .message = std::move(message),
-      .hint = "write it as http://127.0.0.1:4318; a collector beside this process passes spans on with TLS"};
+  return {.code = ErrorCode::invalid_argument,
+          .message = std::move(message),
+          .hint = "write it as http://127.0.0.1:4318 or https://collector.example.com:4318"};
 }
 
 }  // namespace
 
-Expected<Url> parse_endpoint(std::string_view text) {
-  const auto wrong = [&](const char* why) {
+Expected<std::string> parse_endpoint(std::string_view text) {
+  const auto wrong = [&](const std::string& why) {
     return std::unexpected(invalid("the OTLP endpoint \"" + std::string{text} + "\" " + why));
   };
-  constexpr std::string_view scheme = "http://";
-  if (text.starts_with("https://")) return wrong("asks for TLS, which is not spoken here");
-  if (!text.starts_with(scheme)) return wrong("is not an http:// URL");
+  const bool tls = text.starts_with("https://");
+  if (!tls && !text.starts_with("http://")) return wrong("is not an http:// or https:// URL");
   for (const char c : text) {
     if (static_cast<unsigned char>(c) <= 0x20 || c == '\x7f')
       return wrong("has a blank or a control character in it");
   }
-  std::string_view rest = text.substr(scheme.size());
+  const std::string scheme = tls ? "https://" : "http://";
+  const std::string_view rest = text.substr(scheme.size());
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   std::string_view path = rest.substr(slash);
   const std::string_view authority = rest.substr(0, slash);
   while (path.ends_with('/')) path.remove_suffix(1);
-  if (path.find_first_of("?#") != std::string_view::npos || authority.contains('@'))
+  if (rest.find_first_of("?#") != std::string_view::npos || authority.contains('@'))
     return wrong("has more in it than a host, a port and a path");
-  const bool v6 = authority.starts_with('[');
-  const std::size_t end_of_v6 = authority.find(']');
-  if (v6 && end_of_v6 == std::string_view::npos) return wrong("has no end to its address");
-  const std::size_t colon = authority.find(':', v6 ? end_of_v6 : 0);
-  std::string_view host = authority.substr(0, colon);
-  if (v6) host = host.substr(1, host.size() - 2);
-  const std::string_view port = colon == std::string_view::npos ? "80" : authority.substr(colon + 1);
-  if (host.empty()) return wrong("names no host");
-  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string_view::npos ||
-      std::stoi(std::string{port}) > 65'535) {
-    return wrong("has a port that is none");
-  }
-  return Url{.host = std::string{host}, .port = std::string{port}, .path = std::string{path}};
+  const auto address = parse_connect_address(authority, tls ? 443 : 80);
+  if (!address) return wrong("is not one: " + address.error());
+  return scheme + address->to_string() + std::string{path};
 }
 
-/// Asynchronous operations that are waited for, because only those can be given a time and be cancelled.
+/// libcurl's multi interface with one transfer, because that can be woken.
 class HttpPost::Impl {
  public:
-  Impl(Url url, std::string path) : url_(std::move(url)), target_(url_.path + std::move(path)) {}
+  Impl(const std::string& url, const std::string& ca_file) {
+    static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+    headers_.reset(curl_slist_append(nullptr, "Content-Type: application/json"));
+    // Else a large body waits a second for a "100 Continue" that many do not send.
+    if (headers_) curl_slist_append(headers_.get(), "Expect:");
+    if (initialised != CURLE_OK || !multi_ || !easy_ || !headers_) throw std::bad_alloc{};
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_PROXY, "");  // a collector is near, and no proxy sees spans by accident
+    set(CURLOPT_USERAGENT, "faultline");
+    set(CURLOPT_HTTPHEADER, headers_.get());
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_ERRORBUFFER, error_.data());
+    set(CURLOPT_WRITEFUNCTION, &ignore);
+    set(CURLOPT_POST, 1L);
+    if (!ca_file.empty()) set(CURLOPT_CAINFO, ca_file.c_str());
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() = default;
 
-  [[nodiscard]] std::expected<int, std::string> send(std::string body, std::chrono::milliseconds timeout) {
-    if (cancelled_) return std::unexpected("it was cancelled");
-    tcp::socket socket{context_};
-    tcp::resolver resolver{context_};
-    socket_ = &socket;
-    bool late = false;
-    asio::steady_timer timer{context_, timeout};
-    timer.async_wait([&](error_code error) {
-      if (error) return;
-      late = true;
-      resolver.cancel();
-      close();
-    });
-    http::request<http::string_body> request{http::verb::post, target_, 11};
-    request.set(http::field::host, url_.host + ":" + url_.port);
-    request.set(http::field::content_type, "application/json");
-    request.set(http::field::user_agent, "faultline");
-    request.set(http::field::connection, "close");
-    request.body() = std::move(body);
-    request.prepare_payload();
-    http::response_parser<http::string_body> response;
-    response.body_limit(kAnswerBytesMax);
-    boost::beast::flat_buffer buffer;
-    error_code result;
-
-    const auto over = [&](error_code error) {
-      result = error;
-      timer.cancel();
-    };
-    resolver.async_resolve(
-        url_.host, url_.port, [&](error_code error, const tcp::resolver::results_type& found) {
-          if (error || cancelled_) return over(error ? error : asio::error::operation_aborted);
-          asio::async_connect(socket, found, [&](error_code connected, const tcp::endpoint&) {
-            if (connected) return over(connected);
-            http::async_write(socket, request, [&](error_code written, std::size_t) {
-              if (written) return over(written);
-              http::async_read(socket, buffer, response, [&](error_code read, std::size_t) { over(read); });
-            });
-          });
-        });
-    context_.restart();
-    context_.run();
-    socket_ = nullptr;
-    if (late) return std::unexpected("no answer in " + std::to_string(timeout.count()) + " ms");
-    if (result) return std::unexpected(result.message());
-    return response.get().result_int();
+  [[nodiscard]] std::expected<int, std::string> send(const std::string& body,
+                                                     std::chrono::milliseconds timeout) {
+    error_.front() = '\0';
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+    set(CURLOPT_POSTFIELDS, body.data());
+    curl_multi_add_handle(multi_.get(), easy_.get());
+    const auto result = transfer();
+    curl_multi_remove_handle(multi_.get(), easy_.get());
+    if (!result) return std::unexpected("it was cancelled");
+    if (*result == CURLE_OPERATION_TIMEDOUT)
+      return std::unexpected("no answer in " + std::to_string(timeout.count()) + " ms");
+    if (*result == CURLE_PEER_FAILED_VERIFICATION)
+      return std::unexpected("its certificate is not trusted: " + why(*result) +
+                             "; otlp_ca names a file with the authority that it is of");
+    if (*result != CURLE_OK) return std::unexpected(why(*result));
+    long status = 0;
+    curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+    return static_cast<int>(status);
   }
 
   void cancel() {
     cancelled_ = true;
-    asio::post(context_, [this] { close(); });
+    curl_multi_wakeup(multi_.get());
   }
 
  private:
-  /// On the thread that sends.
-  void close() {
-    error_code ignored;
-    if (socket_ != nullptr) socket_->close(ignored);
+  template <auto free>
+  struct Free {
+    void operator()(auto* what) const { free(what); }
+  };
+
+  static std::size_t ignore(char* /*data*/, std::size_t size, std::size_t count, void* /*user*/) {
+    return size * count;
   }
 
-  const Url url_;
-  const std::string target_;
-  asio::io_context context_{1};
-  tcp::socket* socket_ = nullptr;  ///< of the request under way; used by the sending thread alone
+  template <class Value>
+  void set(CURLoption option, Value value) {
+    curl_easy_setopt(easy_.get(), option, value);
+  }
+
+  /// Nothing: it was cancelled.
+  [[nodiscard]] std::optional<CURLcode> transfer() {
+    constexpr int kWaitMaxMs = 60'000;  // it is woken before, by what happens or by libcurl's own deadlines
+    while (!cancelled_) {
+      int running = 0;
+      if (curl_multi_perform(multi_.get(), &running) != CURLM_OK) return CURLE_FAILED_INIT;
+      if (running == 0) {
+        int left = 0;
+        const CURLMsg* const message = curl_multi_info_read(multi_.get(), &left);
+        return message == nullptr ? CURLE_FAILED_INIT : message->data.result;
+      }
+      if (curl_multi_poll(multi_.get(), nullptr, 0, kWaitMaxMs, nullptr) != CURLM_OK)
+        return CURLE_FAILED_INIT;
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::string why(CURLcode code) const {
+    return error_.front() != '\0' ? std::string{error_.data()} : std::string{curl_easy_strerror(code)};
+  }
+
+  std::array<char, CURL_ERROR_SIZE> error_{};
+  std::unique_ptr<curl_slist, Free<&curl_slist_free_all>> headers_;
+  std::unique_ptr<CURLM, Free<&curl_multi_cleanup>> multi_{curl_multi_init()};
+  std::unique_ptr<CURL, Free<&curl_easy_cleanup>> easy_{curl_easy_init()};
   std::atomic<bool> cancelled_{false};
 };
 
-HttpPost::HttpPost(Url url, std::string path)
-    : impl_(std::make_unique<Impl>(std::move(url), std::move(path))) {}
+HttpPost::HttpPost(const std::string& url, const std::string& ca_file)
+    : impl_(std::make_unique<Impl>(url, ca_file)) {}
 HttpPost::~HttpPost() = default;
-std::expected<int, std::string> HttpPost::send(std::string body, std::chrono::milliseconds timeout) {
-  return impl_->send(std::move(body), timeout);
+std::expected<int, std::string> HttpPost::send(const std::string& body, std::chrono::milliseconds timeout) {
+  return impl_->send(body, timeout);
 }
 void HttpPost::cancel() { impl_->cancel(); }
 

@@ -204,6 +204,7 @@ Expected<void> Worker::Impl::start_exporter() {
   if (options_.otlp_endpoint.empty()) return {};
   auto exporter =
       trace::Exporter::start({.endpoint = options_.otlp_endpoint,
+                              .ca_file = options_.otlp_ca,
                               .resource = {.service_name = "faultline-worker", .instance = options_.name},
                               .sample_ratio = options_.otlp_sample_ratio,
                               .log = [this](const Event& event) {

@@ -1,4 +1,4 @@
-// `faultline bench`: that it measures, says what it promises, and leaves nothing behind. How fast it is shows
+// `faultline-dev bench`: that it measures, says what it promises, and leaves nothing behind. How fast it is shows
 // elsewhere.
 
 #include <algorithm>

@@ -84,7 +84,7 @@ TEST_F(CompletionTest, bash_offers_files_and_directories_where_they_are_wanted) 
   std::filesystem::create_directory(scratch_ / "some.d");
 
   EXPECT_THAT(bash({"faultline", "serve", "--config", "so"}), IsSupersetOf({"some.toml", "some.d"}));
-  EXPECT_THAT(bash({"faultline", "man", "--all", "so"}), ElementsAre("some.d"));
+  EXPECT_THAT(bash({"faultline", "--data-dir", "so"}), ElementsAre("some.d"));
 }
 
 TEST_F(CompletionTest, zsh_offers_commands_options_and_values) {

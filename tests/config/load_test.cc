@@ -37,6 +37,7 @@ std::string another_value(const Setting& setting) {
                                                           {"tls_client_ca", "/tls/ca.pem"},
                                                           {"cors_origin", "https://app.example.com"},
                                                           {"otlp_endpoint", "http://127.0.0.1:4318"},
+                                                          {"otlp_ca", "/tls/otlp-ca.pem"},
                                                           {"otlp_sample_ratio", "0.25"},
                                                           {"log_format", "json"},
                                                           {"log_level", "warning"}};
@@ -142,7 +143,7 @@ TEST(SettingsTest, a_file_sets_many_at_once_in_the_types_of_toml) {
                             "drain_delay = \"5s\"\n")
                             .settings;
 
-  EXPECT_EQ(settings.listen, (config::ListenAddress{"127.0.0.1", 9000}));
+  EXPECT_EQ(settings.listen, (HostPort{"127.0.0.1", 9000}));
   EXPECT_EQ(settings.grpc, std::nullopt);
   EXPECT_EQ(settings.auth, config::Auth::keys);
   EXPECT_FALSE(settings.watchdog);

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pg/interrupt.h"
+#include "base/interrupt.h"
 #include "pg/pool.h"
 #include "pg/wire_proxy.h"
 #include "support/database.h"

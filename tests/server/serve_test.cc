@@ -6,6 +6,7 @@
 namespace faultline::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -154,7 +155,7 @@ TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {
   ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 200);
   ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 409);
 
-  EXPECT_THAT(http_get(port, "/metrics").body, HasSubstr("faultline_server_enqueued_total 1\n"));
+  EXPECT_THAT(http_get(port, "/metrics").body, ContainsRegex("faultline_jobs_enqueued_total\\{.*\\} 1\n"));
   EXPECT_THAT(http_get(port, "/metrics").body, Not(HasSubstr(canary)));
   const ProcessResult result = server.terminate();
   EXPECT_THAT(result.err + result.out, Not(HasSubstr(canary)));

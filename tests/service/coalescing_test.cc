@@ -110,7 +110,7 @@ TEST_F(CoalescingTest, good_bad_and_conflicting_jobs_from_many_threads_get_each_
   }
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'never'"), 0);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), expected_jobs);
-  EXPECT_EQ(service_->counters().enqueued, static_cast<std::uint64_t>(expected_jobs));
+  EXPECT_EQ(counted("faultline_jobs_enqueued_total"), static_cast<std::uint64_t>(expected_jobs));
 }
 
 TEST_F(CoalescingTest, the_same_key_in_two_calls_of_one_transaction_is_one_job) {

@@ -137,7 +137,7 @@ TEST_F(DispatchTest, never_beyond_credit_however_it_is_granted) {
     EXPECT_FALSE(customer.beyond);
     EXPECT_FALSE(customer.overlapped);
   }
-  EXPECT_EQ(service_->counters().claimed, 300 * kConsumers);
+  EXPECT_EQ(counted("faultline_lease_acquisitions_total"), 300 * kConsumers);
 }
 
 TEST_F(DispatchTest, a_broken_consumer_gives_back_at_once_and_the_attempt_does_not_count) {

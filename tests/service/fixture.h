@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "faultline/store.h"
+#include "metrics/samples.h"
 #include "service/service.h"
 #include "support/database.h"
 #include "support/process.h"
@@ -140,7 +141,7 @@ class ServiceTest : public ::testing::Test {
   ServiceTest() : sql_(database_.connect()), store_(must(Store::open({.database = database_.dsn()}))) {}
 
   [[nodiscard]] service::ServiceOptions options() {
-    return {.database = database_.dsn(), .log = log_.sink()};
+    return {.database = database_.dsn(), .log = log_.sink(), .metrics = metrics_};
   }
   [[nodiscard]] static std::unique_ptr<service::Service> start(service::ServiceOptions options) {
     auto service = service::Service::start(std::move(options));
@@ -148,6 +149,10 @@ class ServiceTest : public ::testing::Test {
     return service;
   }
   void begin() { begin(options()); }
+  /// A metric of the service, all labels together.
+  [[nodiscard]] std::uint64_t counted(std::string_view metric) const {
+    return static_cast<std::uint64_t>(sum_of(metrics_->text(), metric));
+  }
   void begin(service::ServiceOptions options) { service_ = start(std::move(options)); }
 
   service::ServiceResult<std::vector<Submission>> enqueue(std::vector<NewJob> jobs) {
@@ -217,6 +222,7 @@ class ServiceTest : public ::testing::Test {
 
   TestDatabase database_;
   Log log_;
+  const std::shared_ptr<metrics::Metrics> metrics_ = std::make_shared<metrics::Metrics>();
   pg::Connection sql_;
   Store store_;
   Principal who_ = Principal::anybody();

@@ -133,6 +133,21 @@ TEST_F(LiveEventsTest, a_change_of_a_queue_is_told) {
   EXPECT_EQ(nlohmann::json::parse(diary.of("queue_changed").at(0).json).at("paused"), true);
 }
 
+TEST_F(LiveEventsTest, an_outcome_of_what_was_claimed_before_anybody_watched_has_its_queue) {
+  must(store_.set_queue("mine", {}));
+  enqueue_one({.queue = "mine"});
+  const Lease lease = claim_one("mine").lease;
+  Principal bound = Principal::anybody();
+  bound.queues = {"mine"};
+  Diary diary;
+  const auto watching = watch(diary, bound);
+
+  must(settle({{.lease = lease, .outcome = Outcome::success("1")}}));
+
+  ASSERT_TRUE(diary.has("job_settled"));
+  EXPECT_EQ(diary.of("job_settled").at(0).queue, "mine");
+}
+
 TEST_F(LiveEventsTest, a_bound_key_is_told_of_its_own_queues_only) {
   must(store_.set_queue("mine", {}));
   must(store_.set_queue("theirs", {}));

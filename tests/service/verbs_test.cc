@@ -41,7 +41,7 @@ TEST_F(VerbsTest, enqueue_adds_jobs_and_knows_a_key_again) {
   EXPECT_EQ(conflict.at(0).status, Submission::Status::conflict);
   EXPECT_EQ(conflict.at(0).job, first.at(0).job);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), 2);
-  EXPECT_EQ(service_->counters().enqueued, 2);
+  EXPECT_EQ(counted("faultline_jobs_enqueued_total"), 2);
 }
 
 TEST_F(VerbsTest, nothing_to_add_is_nothing_added) { EXPECT_TRUE(must(enqueue({})).empty()); }
@@ -131,8 +131,8 @@ TEST_F(VerbsTest, a_job_goes_its_way) {
       [&](auto done) { service_->resolve(who_, {job.lease}, std::move(done)); }));
   EXPECT_EQ(resolved.at(0), Outcome::Kind::succeeded);
   const auto counters = service_->counters();
-  EXPECT_EQ(counters.claimed, 1);
-  EXPECT_EQ(counters.settled, 1);
+  EXPECT_EQ(counted("faultline_lease_acquisitions_total"), 1);
+  EXPECT_EQ(counted("faultline_jobs_settled_total"), 1);
   EXPECT_EQ(counters.heartbeats, 2);
   EXPECT_EQ(counters.waiting, 0);
 }
@@ -175,7 +175,7 @@ TEST_F(VerbsTest, a_settlement_that_is_sent_again_is_committed_once) {
   EXPECT_EQ(otherwise.at(0).stale.reason, StaleReason::already_settled);
   EXPECT_EQ(not_resent.at(0).status, Verdict::Status::stale);
   EXPECT_EQ(must(history(id)).attempts.size(), 1);
-  EXPECT_EQ(service_->counters().stale, 2);
+  EXPECT_EQ(counted("faultline_stale_writes_blocked_total"), 2);
 }
 
 TEST_F(VerbsTest, a_settlement_that_had_not_come_through_is_settled_when_it_is_sent_again) {

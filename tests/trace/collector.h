@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <openssl/ssl.h>
 
 #include "support/process.h"
 
@@ -20,7 +22,8 @@ namespace faultline::testing {
 
 using Json = nlohmann::json;
 
-/// An OpenTelemetry collector that remembers what it was sent. Thread-safe.
+/// An OpenTelemetry collector that remembers what it was sent. Given the files of a certificate and its key,
+/// it speaks TLS. Thread-safe.
 class Collector {
  public:
   struct Request {
@@ -28,7 +31,15 @@ class Collector {
     std::string body;
   };
 
-  Collector() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  Collector() : Collector("", "") {}
+  Collector(const std::string& certificate, const std::string& key)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    if (!certificate.empty()) {
+      tls_.reset(SSL_CTX_new(TLS_server_method()));
+      if (SSL_CTX_use_certificate_file(tls_.get(), certificate.c_str(), SSL_FILETYPE_PEM) != 1 ||
+          SSL_CTX_use_PrivateKey_file(tls_.get(), key.c_str(), SSL_FILETYPE_PEM) != 1)
+        throw std::runtime_error("the collector cannot use its certificate");
+    }
     sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {::htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
@@ -48,7 +59,9 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
-  [[nodiscard]] std::string endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string endpoint() const {
+    return (tls_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port_);
+  }
 
   /// The next answers have these statuses; then all is well again. 0: there is no answer.
   void answer_with(std::deque<int> statuses) {
@@ -76,6 +89,11 @@ class Collector {
   }
 
  private:
+  struct FreeSession {
+    void operator()(SSL* session) const { SSL_free(session); }
+  };
+  using Session = std::unique_ptr<SSL, FreeSession>;
+
   void run() {
     for (;;) {
       const int client = ::accept(socket_, nullptr, nullptr);
@@ -89,13 +107,16 @@ class Collector {
 
   /// False: the client is left waiting.
   bool serve(int client) {
+    Session session{tls_ ? SSL_new(tls_.get()) : nullptr};
+    if (session && (SSL_set_fd(session.get(), client) != 1 || SSL_accept(session.get()) != 1)) return true;
     Request request;
     std::string text;
     std::size_t length = 0;
     for (std::size_t head = std::string::npos;
          head == std::string::npos || text.size() < head + 4 + length;) {
       char buffer[16'384];
-      const ssize_t got = ::recv(client, buffer, sizeof buffer, 0);
+      const ssize_t got =
+          session ? SSL_read(session.get(), buffer, sizeof buffer) : ::recv(client, buffer, sizeof buffer, 0);
       if (got <= 0) return true;
       text.append(buffer, static_cast<std::size_t>(got));
       head = text.find("\r\n\r\n");
@@ -107,8 +128,12 @@ class Collector {
     const int status = take(std::move(request));
     if (status == 0) return false;
     const std::string answer = "HTTP/1.1 " + std::to_string(status) +
-                               " Said\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-    static_cast<void>(::send(client, answer.data(), answer.size(), MSG_NOSIGNAL));
+                               " Said\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+                               "Connection: close\r\n\r\n{}";
+    if (session)
+      static_cast<void>(SSL_write(session.get(), answer.data(), static_cast<int>(answer.size())));
+    else
+      static_cast<void>(::send(client, answer.data(), answer.size(), MSG_NOSIGNAL));
     return true;
   }
 
@@ -132,6 +157,7 @@ class Collector {
   }
 
   int socket_;
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls_{nullptr, &SSL_CTX_free};
   std::uint16_t port_ = 0;
   std::vector<int> held_;  ///< of the thread alone
   mutable std::mutex mutex_;

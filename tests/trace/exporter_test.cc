@@ -4,12 +4,15 @@
 
 #include "collector.h"
 #include "support/database.h"
+#include "support/process.h"
+#include "support/scratch.h"
 #include "worker/fixture.h"
 
 namespace faultline::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using trace::Exporter;
 using trace::Span;
@@ -163,22 +166,86 @@ TEST_F(ExporterTest, gives_a_silent_collector_up_when_its_time_is_over) {
 
 TEST_F(ExporterTest, refuses_endpoints_that_it_cannot_use) {
   for (const std::string endpoint :
-       {"", "127.0.0.1:4318", "https://collector:4318", "http://", "http://:4318", "http://h:port",
+       {"", "127.0.0.1:4318", "http://", "https://", "https://h:0", "http://:4318", "http://h:port",
         "http://h:99999", "http://h:", "http://u:p@h", "http://h/a?b=c", "http://h/a b", "http://[::1",
         "grpc://h:4317"}) {
     EXPECT_FALSE(Exporter::start(options(endpoint))) << endpoint;
   }
-  EXPECT_THAT(Exporter::start(options("https://h")).error().message, HasSubstr("TLS"));
+  auto without_authority = options("https://h");
+  without_authority.ca_file = "/no/such/file.pem";
+  EXPECT_THAT(Exporter::start(std::move(without_authority)).error().message, HasSubstr("/no/such/file.pem"));
   for (const double ratio : {-0.1, 1.1, std::nan("")}) {
     auto made = options("http://h");
     made.sample_ratio = ratio;
     EXPECT_FALSE(Exporter::start(std::move(made))) << ratio;
   }
-  const auto url = must(trace::parse_endpoint("http://[::1]:4318/a/"));
-  EXPECT_EQ(url.host, "::1");
-  EXPECT_EQ(url.port, "4318");
-  EXPECT_EQ(url.path, "/a");
-  EXPECT_EQ(must(trace::parse_endpoint("http://collector")).port, "80");
+  EXPECT_EQ(must(trace::parse_endpoint("http://[::1]:4318/a/")), "http://[::1]:4318/a");
+  EXPECT_EQ(must(trace::parse_endpoint("http://collector")), "http://collector:80");
+  EXPECT_EQ(must(trace::parse_endpoint("https://collector/")), "https://collector:443");
+}
+
+/// A key and a certificate that is its own authority, for 127.0.0.1.
+class Certificate {
+ public:
+  Certificate() {
+    const auto made = run_process(
+        {.argv = {"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                  "-nodes", "-days", "2", "-subj", "/CN=collector", "-addext", "subjectAltName=IP:127.0.0.1",
+                  "-keyout", key(), "-out", file()}});
+    if (made.exit_code != 0) throw std::runtime_error(made.err);
+  }
+  [[nodiscard]] std::string key() const { return dir_ / "key.pem"; }
+  [[nodiscard]] std::string file() const { return dir_ / "certificate.pem"; }
+
+ private:
+  ScratchDir dir_;
+};
+
+class TlsExporterTest : public ExporterTest {
+ protected:
+  [[nodiscard]] std::string why_dropped() {
+    if (!eventually([&] { return events_.count("spans_dropped") == 1; })) return "nothing was dropped";
+    return events_.of("spans_dropped").front().fields.at(1).second;
+  }
+
+  const Certificate certificate_;
+  const Collector collector_{certificate_.file(), certificate_.key()};
+};
+
+TEST_F(TlsExporterTest, sends_to_a_collector_of_an_authority_that_it_was_told_to_trust) {
+  auto made = options(collector_.endpoint());
+  made.ca_file = certificate_.file();
+  const auto exporter = must(Exporter::start(std::move(made)));
+  exporter->add(a_span("first"));
+  ASSERT_EQ(collector_.wait_for_spans(1).size(), 1U);
+  exporter->add(a_span("second"));
+
+  const std::vector<Json> spans = collector_.wait_for_spans(2);
+
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[1]["name"], "second");
+  EXPECT_TRUE(eventually([&] { return exporter->counters().exported == 2; }));
+  EXPECT_EQ(exporter->counters().dropped, 0U);
+}
+
+TEST_F(TlsExporterTest, sends_nothing_to_a_collector_whose_authority_nobody_trusts_and_says_so) {
+  const auto exporter = must(Exporter::start(options(collector_.endpoint())));
+  exporter->add(a_span());
+
+  EXPECT_THAT(why_dropped(), AllOf(HasSubstr("its certificate is not trusted"), HasSubstr("otlp_ca")));
+  EXPECT_TRUE(collector_.requests().empty());
+}
+
+TEST_F(TlsExporterTest, sends_nothing_to_a_collector_whose_certificate_is_for_another_host) {
+  std::string endpoint = collector_.endpoint();
+  endpoint.replace(endpoint.find("127.0.0.1"), std::string_view{"127.0.0.1"}.size(), "localhost");
+  auto made = options(endpoint);
+  made.ca_file = certificate_.file();
+  const auto exporter = must(Exporter::start(std::move(made)));
+  exporter->add(a_span());
+
+  EXPECT_THAT(why_dropped(), AllOf(HasSubstr("its certificate is not trusted"), HasSubstr("localhost")));
+  EXPECT_TRUE(collector_.requests().empty());
 }
 
 }  // namespace

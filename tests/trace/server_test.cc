@@ -18,7 +18,7 @@ class TracedServerTest : public WorkerTest {
  protected:
   void start(double sample_ratio = 1) {
     server_ = must(server::Server::start({.database = database_.dsn(),
-                                          .listen = config::ListenAddress{"127.0.0.1", 0},
+                                          .listen = HostPort{"127.0.0.1", 0},
                                           .grpc = std::nullopt,
                                           .otlp_endpoint = collector_.endpoint(),
                                           .otlp_sample_ratio = sample_ratio},

@@ -189,13 +189,13 @@ TEST_F(TracedWorkerTest, jobs_go_on_when_the_collector_is_down) {
 
 TEST_F(TracedWorkerTest, an_endpoint_that_cannot_be_used_is_told_at_the_start) {
   WorkerOptions made = options();
-  made.otlp_endpoint = "https://collector:4318";
+  made.otlp_endpoint = "grpc://collector:4317";
   Worker worker{made};
   worker.handle("test", [](Context&) {});
   const auto started = worker.start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, ErrorCode::invalid_argument);
-  EXPECT_THAT(started.error().message, HasSubstr("https://collector:4318"));
+  EXPECT_THAT(started.error().message, HasSubstr("grpc://collector:4317"));
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "cli/commands.h"
-#include "cli/reference/command_tree.h"
+#include "cli/command_line.h"
 #include "cli/support/failures.h"
 
 namespace faultline::cli {
@@ -222,10 +221,10 @@ void add_man_command(CLI::App& app, Action& chosen) {
   command->add_option("--all", request->directory, "Write the pages of all commands into this directory")
       ->type_name("DIR")
       ->excludes(words);
-  command->callback([&app, &chosen, request] {
-    chosen = [&app, request](Context&) {
-      return request->directory.empty() ? print_page(describe(app), request->words)
-                                        : write_pages(describe(app), request->directory);
+  command->callback([&chosen, request] {
+    chosen = [request](Context&) {
+      return request->directory.empty() ? print_page(describe_faultline(), request->words)
+                                        : write_pages(describe_faultline(), request->directory);
     };
   });
 }

@@ -1,4 +1,4 @@
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/reference/reference.h"
 #include "cli/support/failures.h"
 #include "config/settings.h"
@@ -61,8 +61,9 @@ std::string cli_reference(const CommandText& program) {
       "Options of a command may stand after the commands below it: `faultline jobs list --json` is\n"
       "`faultline --json jobs list`. Exit codes: 0 done, 1 failed or bad news, 2 wrong usage. Errors go to "
       "standard\n"
-      "error and say what to do. `faultline man COMMAND` prints the same as a manual page, and\n"
-      "`faultline completion bash` or `zsh` a completion script.\n";
+      "error and say what to do. The Debian package has the same as manual pages; `faultline completion "
+      "bash` or\n"
+      "`zsh` prints a completion script.\n";
   add_command(program, page);
   return page;
 }
@@ -99,8 +100,8 @@ struct ReferenceRequest {
   std::string descriptors;
 };
 
-Expected<std::string> reference(const CLI::App& app, const ReferenceRequest& request) {
-  if (request.page == "cli") return cli_reference(describe(app));
+Expected<std::string> reference(const ReferenceRequest& request) {
+  if (request.page == "cli") return cli_reference(describe_faultline());
   if (request.page == "configuration") return configuration_reference();
   if (request.page == "http") return http_reference();
   if (request.descriptors.empty())
@@ -111,18 +112,17 @@ Expected<std::string> reference(const CLI::App& app, const ReferenceRequest& req
 
 }  // namespace
 
-/// For ./dev docs, and not listed.
 void add_reference_command(CLI::App& app, Action& chosen) {
   auto* command = app.add_subcommand("reference", "Print a page of the reference documentation");
-  command->group("")->fallthrough();
+  command->fallthrough();
   const auto request = std::make_shared<ReferenceRequest>();
   command->add_option("PAGE", request->page)
       ->required()
       ->check(CLI::IsMember({"cli", "configuration", "http", "grpc"}));
   command->add_option("--descriptors", request->descriptors)->type_name("FILE");
-  command->callback([&app, &chosen, request] {
-    chosen = [&app, request](Context&) -> Expected<CommandResult> {
-      auto page = reference(app, *request);
+  command->callback([&chosen, request] {
+    chosen = [request](Context&) -> Expected<CommandResult> {
+      auto page = reference(*request);
       if (!page) return std::unexpected(page.error());
       return CommandResult{.text = *page, .json = {{"markdown", *page}}};
     };

@@ -10,8 +10,8 @@
 namespace faultline::cli {
 namespace {
 
-std::string where(const config::ListenAddress& address, std::uint16_t port) {
-  return config::ListenAddress{address.host, port}.to_string();
+std::string where(const HostPort& address, std::uint16_t port) {
+  return HostPort{address.host, port}.to_string();
 }
 
 void say_where(const config::Settings& settings, const server::Server& server) {

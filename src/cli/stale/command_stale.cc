@@ -5,13 +5,13 @@
 #include <set>
 #include <tuple>
 
+#include "base/interrupt.h"
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/stale/stale_text.h"
 #include "cli/support/failures.h"
 #include "cli/support/table_text.h"
 #include "codec/encode.h"
-#include "pg/interrupt.h"
 
 namespace faultline::cli {
 namespace {
@@ -89,7 +89,7 @@ void print_line(const StaleWrite& write, bool json) {
 
 /// Tells the newest ones, and then every one that comes, until a signal or until nobody reads any more.
 Expected<CommandResult> follow(Context& context, const Evidence& evidence, std::size_t limit) {
-  pg::Interrupt stopped;
+  Interrupt stopped;
   context.on_signal([&] { stopped.fire(); });
   Shown shown;
   std::expected<CommandResult, Failure> answer{};

@@ -1,7 +1,6 @@
 #include "cli/support/interrupt.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -41,21 +40,19 @@ InterruptWatcher::InterruptWatcher(std::function<Then(int)> on_signal) : on_sign
   const sigset_t set = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
-  quit_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || quit_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+  if (signals_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   thread_ = std::thread{[this] { watch(); }};
 }
 
 InterruptWatcher::~InterruptWatcher() {
-  ::eventfd_write(quit_, 1);
+  quit_.fire();
   thread_.join();
   ::close(signals_);
-  ::close(quit_);
 }
 
 void InterruptWatcher::watch() {
   std::array<pollfd, 2> polled{pollfd{.fd = signals_, .events = POLLIN, .revents = 0},
-                               pollfd{.fd = quit_, .events = POLLIN, .revents = 0}};
+                               pollfd{.fd = quit_.fd(), .events = POLLIN, .revents = 0}};
   for (;;) {
     while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
     }

@@ -3,6 +3,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/interrupt.h"
+
 namespace faultline::cli {
 
 /// Turns SIGINT, SIGTERM and SIGHUP into a call on a thread of its own. Make it before any other thread,
@@ -22,7 +24,7 @@ class InterruptWatcher {
 
   std::function<Then(int)> on_signal_;
   int signals_ = -1;
-  int quit_ = -1;
+  Interrupt quit_;
   std::thread thread_;
 };
 

@@ -2,13 +2,13 @@
 #include <iostream>
 #include <memory>
 
+#include "base/interrupt.h"
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/support/current_database.h"
 #include "cli/support/failures.h"
 #include "cli/support/terminal.h"
 #include "cli/top/top_frame.h"
-#include "pg/interrupt.h"
 
 namespace faultline::cli {
 namespace {
@@ -55,7 +55,7 @@ class TopSampler {
 };
 
 /// One frame behind the other: for a pipe or a file.
-Expected<CommandResult> stream(TopSampler& sampler, const pg::Interrupt& stopped, std::size_t count,
+Expected<CommandResult> stream(TopSampler& sampler, const Interrupt& stopped, std::size_t count,
                                milliseconds interval, bool json) {
   for (std::size_t frames = 0;;) {
     const auto frame = sampler.sample();
@@ -72,7 +72,7 @@ Expected<CommandResult> stream(TopSampler& sampler, const pg::Interrupt& stopped
 
 /// The whole terminal, until q, a signal, or the last of `count` frames. A database that does not answer is
 /// told, and asked again.
-Expected<CommandResult> watch(TopSampler& sampler, const pg::Interrupt& stopped, std::size_t count,
+Expected<CommandResult> watch(TopSampler& sampler, const Interrupt& stopped, std::size_t count,
                               milliseconds interval) {
   const bool colours = colours_wanted();
   const FullScreen screen;
@@ -106,7 +106,7 @@ Expected<CommandResult> top(Context& context, const TopRequest& request) {
   auto store = context.open_store(kLookMax);
   if (!store) return std::unexpected(store.error());
   TopSampler sampler{context, std::move(*store)};
-  pg::Interrupt stopped;
+  Interrupt stopped;
   context.on_signal([&] { stopped.fire(); });
   const bool json = context.options().json;
   const bool full_screen = !json && !request.once && on_terminal();

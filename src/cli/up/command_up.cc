@@ -108,10 +108,8 @@ Expected<void> start_all(const config::Settings& settings, bool demo, UpDisplay&
   running.server = std::move(*server);
   const std::string scheme = settings.tls_cert.empty() ? "http://" : "https://";
   if (settings.listen)
-    running.http =
-        scheme + config::ListenAddress{settings.listen->host, running.server->http_port()}.to_string();
-  if (settings.grpc)
-    running.grpc = config::ListenAddress{settings.grpc->host, running.server->grpc_port()}.to_string();
+    running.http = scheme + HostPort{settings.listen->host, running.server->http_port()}.to_string();
+  if (settings.grpc) running.grpc = HostPort{settings.grpc->host, running.server->grpc_port()}.to_string();
   if (running.instance)
     running.instance->tell({.pid = ::getpid(), .http = running.http, .grpc = running.grpc});
   if (!demo) return {};

@@ -11,7 +11,7 @@
 namespace faultline::cli {
 namespace {
 
-bool is_taken(const config::ListenAddress& address) {
+bool is_taken(const HostPort& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -27,7 +27,7 @@ bool is_taken(const config::ListenAddress& address) {
   return ::bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno == EADDRINUSE;
 }
 
-Expected<void> check(const std::optional<config::ListenAddress>& address, const std::string& what,
+Expected<void> check(const std::optional<HostPort>& address, const std::string& what,
                      const std::string& option) {
   if (!address || address->port == 0 || !is_taken(*address)) return {};
   return std::unexpected(Failure{.code = "port_taken",

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,6 +14,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+
+#include "base/interrupt.h"
 
 // glibc 2.36 declares these without C linkage.
 extern "C" {
@@ -149,11 +150,11 @@ class ErrorText {
 /// A started program, from its exec until it is reaped.
 class RunningProgram {
  public:
-  RunningProgram(pid_t pid, FileDescriptor out, FileDescriptor err, const ProgramWatch& watch,
-                 const OrphanKiller& orphan_killer, std::size_t output_max)
+  RunningProgram(pid_t pid, Interrupt& told_to_stop, FileDescriptor out, FileDescriptor err,
+                 const ProgramWatch& watch, const OrphanKiller& orphan_killer, std::size_t output_max)
       : pid_(pid),
         handle_(::pidfd_open(pid, 0)),
-        wake_(::eventfd(0, EFD_CLOEXEC)),
+        told_to_stop_(told_to_stop),
         out_(std::move(out)),
         err_(std::move(err)),
         watch_(watch),
@@ -170,7 +171,7 @@ class RunningProgram {
   }
 
   ProgramEnd wait() {
-    const std::stop_callback wake{watch_.stop, [this] { ::eventfd_write(wake_.get(), 1); }};
+    const std::stop_callback wake{watch_.stop, [this] { told_to_stop_.fire(); }};
     while (!look()) press();
     const int status = reap();
     // What it wrote is in the pipes. Whoever else still holds them is not waited for.
@@ -186,10 +187,11 @@ class RunningProgram {
   /// Waits until something happens. True: the program has ended.
   bool look() {
     const bool stopping = watch_.stop.stop_requested() || end_.output_too_large;
-    std::array<pollfd, 4> polled{pollfd{.fd = handle_.get(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = out_.get(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = err_.get(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = stopping ? -1 : wake_.get(), .events = POLLIN, .revents = 0}};
+    std::array<pollfd, 4> polled{
+        pollfd{.fd = handle_.get(), .events = POLLIN, .revents = 0},
+        pollfd{.fd = out_.get(), .events = POLLIN, .revents = 0},
+        pollfd{.fd = err_.get(), .events = POLLIN, .revents = 0},
+        pollfd{.fd = stopping ? -1 : told_to_stop_.fd(), .events = POLLIN, .revents = 0}};
     if (::poll(polled.data(), polled.size(), stopping ? kLookEveryMs : -1) < 0) return false;
     if (polled[1].revents != 0) take_output();
     if (polled[2].revents != 0) take_errors();
@@ -247,7 +249,7 @@ class RunningProgram {
 
   pid_t pid_;
   FileDescriptor handle_;
-  FileDescriptor wake_;
+  Interrupt& told_to_stop_;
   FileDescriptor out_;
   FileDescriptor err_;
   const ProgramWatch& watch_;
@@ -270,6 +272,7 @@ std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call, cons
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   Pipe problem = make_pipe();
+  Interrupt told_to_stop;
   const Prepared prepared{.path = call.path.c_str(),
                           .argv = argv_pointers.data(),
                           .environment = environment_pointers.data(),
@@ -283,8 +286,8 @@ std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call, cons
   if (pid == 0) become_program(prepared, orphan_killer);
   ::setpgid(pid, pid);  // whoever comes first: nobody may signal the group before it exists
   for (Pipe* pipe : {&out, &err, &problem}) pipe->write_end.reset();
-  RunningProgram running{pid,   std::move(out.read_end), std::move(err.read_end),
-                         watch, orphan_killer,           call.output_max};
+  RunningProgram running{pid,   told_to_stop,  std::move(out.read_end), std::move(err.read_end),
+                         watch, orphan_killer, call.output_max};
   int error = 0;
   while (::read(problem.read_end.get(), &error, sizeof error) < 0 && errno == EINTR) {
   }

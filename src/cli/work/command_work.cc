@@ -49,6 +49,7 @@ struct WorkRequest {
   bool until_empty = false;
   std::string metrics_listen;
   std::string otlp_endpoint;
+  std::string otlp_ca;
   LogOptions log;
 };
 
@@ -78,6 +79,7 @@ WorkerOptions worker_options(const WorkRequest& request, std::string database) {
                         .prefetch_max = 0,
                         .drain_max = request.drain_max + request.kill_after + kReapMax,
                         .otlp_endpoint = request.otlp_endpoint,
+                        .otlp_ca = request.otlp_ca,
                         .log = log_sink(request.log),
                         .log_from = severity_of(request.log.level),
                         .metrics_listen = request.metrics_listen};
@@ -224,6 +226,12 @@ void add_options(CLI::App& command, WorkRequest& request) {
                   "Where spans are exported to, by OTLP/HTTP with JSON (default: nowhere)")
       ->envname("OTEL_EXPORTER_OTLP_ENDPOINT")
       ->type_name("URL");
+  command
+      .add_option("--otlp-ca", request.otlp_ca,
+                  "PEM file with the authorities that the certificate of an https:// endpoint may be of "
+                  "(default: those of the system)")
+      ->envname("OTEL_EXPORTER_OTLP_CERTIFICATE")
+      ->type_name("FILE");
   command.add_option("--log-format", request.log.format, "How log lines are written")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

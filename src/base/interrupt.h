@@ -2,10 +2,10 @@
 
 #include "faultline/time.h"
 
-namespace faultline::pg {
+namespace faultline {
 
-/// Ends the waits of one thread from another, once and for good: its descriptor goes into
-/// `ConnectOptions::interrupt_fd`. Thread-safe.
+/// Ends the waits of one thread from another, once and for good: its descriptor is readable from then on, and
+/// goes into a poll() or into pg's `ConnectOptions::interrupt_fd`. Thread-safe.
 class Interrupt {
  public:
   Interrupt();  ///< throws std::system_error when the process has no descriptor left
@@ -23,4 +23,7 @@ class Interrupt {
   int fd_;
 };
 
-}  // namespace faultline::pg
+/// The milliseconds from now to then, rounded up, as poll() takes them; 0 when it is past.
+[[nodiscard]] int poll_timeout_ms(Deadline deadline);
+
+}  // namespace faultline

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "bench/workload.h"
+#include "pg/retry.h"
 
 namespace faultline::bench {
 namespace {
@@ -79,7 +80,11 @@ std::string BenchDatabase::make_database() { return databases_->create(); }
 
 pg::Connection BenchDatabase::connect() const { return open(dsn_); }
 
-void BenchDatabase::script(const std::string& sql) { must(admin_->exec_script(sql, in_time())); }
+void BenchDatabase::script(const std::string& sql) {
+  // A server or a worker of the benchmark may be at work on the same tables, and locks them in another order.
+  // A deadlock undoes the whole script.
+  must(pg::with_retry(in_time(), {}, [&] { return admin_->exec_script(sql, in_time()); }));
+}
 
 void BenchDatabase::clear() {
   script("TRUNCATE faultline.ledger, faultline.grants, faultline.tallies");

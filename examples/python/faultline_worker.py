@@ -82,7 +82,10 @@ class Worker:
         reader = threading.Thread(target=self.keep_stream, daemon=True)
         reader.start()
         say(f"{self.name} works on {self.queue_name}")
-        self.draining.wait()
+        # Python runs the handler of a signal in this thread. If the system gave the signal to another one, nothing wakes this
+        # one up for it, so it looks by itself.
+        while not self.draining.wait(0.5):
+            pass
         self.drain(reader)
         if self.failure:
             raise SystemExit(self.failure)

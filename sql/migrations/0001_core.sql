@@ -203,6 +203,9 @@ CREATE TABLE faultline.ledger (
     tags             text[],
     traceparent      text        COLLATE "C",
     payload          bytea,
+    -- Set when the outcome was sent again because its answer was lost, and nothing of it had been committed: the first
+    -- sending may still be on its way, and is no stale write when it comes. NULL, which takes no room, everywhere else.
+    resent           boolean,
     -- Behind the guard of the statements: one ledger row per token of a job …
     PRIMARY KEY (bucket, job_id, token)
 )

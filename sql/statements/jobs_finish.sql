@@ -10,7 +10,7 @@
 -- jobs and much to the planner: that few rows come from the caller, each to be looked up.
 --
 -- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 succeeded (else cancelled)
--- $6 results, NULL: there are none  $7 errors, NULL: there are none
+-- $6 results, NULL: there are none  $7 errors, NULL: there are none  $8 whether they are sent again
 WITH ended AS (
     DELETE FROM faultline.jobs j
      USING unnest($2::uuid[], $3::bigint[], $4::uuid[], $6::bytea[], $7::text[])
@@ -26,12 +26,12 @@ WITH ended AS (
 ), booked AS (
     INSERT INTO faultline.ledger (
            bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at,
-           error, result, /*carried*/, run_at, encoding, payload)
+           error, result, /*carried*/, run_at, encoding, payload, resent)
     SELECT $1::smallint, e.id, e.token, e.lease_id, e.attempt,
            CASE WHEN $5::boolean THEN 'succeeded'::faultline.outcome ELSE 'cancelled' END,
            CASE WHEN $5::boolean THEN 'succeeded'::faultline.job_state ELSE 'cancelled' END,
            e.requeues, e.queue, e.worker, e.claimed_at, coalesce(e.error, e.cancel_reason), e.result,
-           /*carried e*/, e.run_at, e.encoding, e.payload
+           /*carried e*/, e.run_at, e.encoding, e.payload, nullif($8::boolean, false)
       FROM ended e
 ), keyed AS (
     -- The idempotency key outlives its job by the queue's setting, counted from now.

@@ -6,6 +6,7 @@
 --
 -- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 outcomes  $6 errors
 -- $7 milliseconds until the next attempt; NULL: after a failure as the backoff says, else at once
+-- $8 whether they are sent again
 WITH held AS MATERIALIZED (
     SELECT j.id, j.token, j.lease_id, j.attempt, j.worker, j.claimed_at, j.lease_expires_at, j.requeues, j.queue,
            mine.outcome, mine.error,
@@ -47,9 +48,10 @@ WITH held AS MATERIALIZED (
      WHERE j.bucket = $1::smallint AND j.id = held.id AND held.token > 0 AND held.token <= 9223372036854775807
 ), booked AS (
     INSERT INTO faultline.ledger (
-           bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at, error)
+           bucket, job_id, token, lease_id, attempt, outcome, state, requeues, queue, worker, started_at, error,
+           resent)
     SELECT $1::smallint, h.id, h.token, h.lease_id, h.attempt, h.outcome, h.next_state, h.requeues, h.queue,
-           h.worker, h.claimed_at, h.error
+           h.worker, h.claimed_at, h.error, nullif($8::boolean, false)
       FROM held h
 ), tallied AS (
     INSERT INTO faultline.tallies (bucket, queue, running, available, dead)

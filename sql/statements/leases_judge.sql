@@ -7,11 +7,12 @@
 --   already_settled  the token is still the newest, its attempt has ended already
 --
 -- No reason: the lease is good, and the write may be tried again (it was undone only because another
--- lease of its batch ran out); or, where the write is a repeated one ($7), the ledger shows that the
--- first one was committed: `committed`. That is how a lost answer to COMMIT is resolved.
+-- lease of its batch ran out); or the write is one of two sendings of the same, and the ledger shows that
+-- the other one was committed: `committed`. That is how a lost answer to COMMIT is resolved. Either this is
+-- the second sending ($8), or it is the first one and was overtaken by the second, of which the ledger knows.
 --
 -- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 workers  $6 verb
--- $7 outcomes of writes whose first try may have been committed; NULL: this is the first try
+-- $7 outcomes, NULL: the verb settles nothing  $8 whether they are sent again
 WITH judged AS MATERIALIZED (
     SELECT mine.id, mine.token, mine.lease_id, mine.worker,
            j.cancel_requested_at,
@@ -21,8 +22,8 @@ WITH judged AS MATERIALIZED (
            CASE WHEN j.id IS NOT NULL THEN j.worker ELSE last.worker END AS current_worker,
            coalesce(j.state, last.state) AS current_state,
            coalesce(j.lease_expires_at, own.ended_at) AS lease_expired_at,
-           own.lease_id = mine.lease_id AND own.outcome = mine.outcome AS committed,
-           CASE WHEN own.lease_id = mine.lease_id AND own.outcome = mine.outcome THEN NULL
+           own.committed,
+           CASE WHEN own.committed THEN NULL
                 WHEN j.id IS NULL AND last.state = 'cancelled' THEN 'cancelled'
                 WHEN coalesce(j.token, last.token) IS DISTINCT FROM mine.token THEN 'token_mismatch'
                 WHEN coalesce(j.lease_id, own.lease_id) IS DISTINCT FROM mine.lease_id THEN 'token_mismatch'
@@ -37,7 +38,9 @@ WITH judged AS MATERIALIZED (
       LEFT JOIN LATERAL (
            SELECT * FROM faultline.jobs t WHERE t.bucket = $1::smallint AND t.id = mine.id LIMIT 1) AS j ON true
       LEFT JOIN LATERAL (
-           SELECT * FROM faultline.ledger l
+           SELECT l.lease_id, l.outcome, l.ended_at,
+                  l.lease_id = mine.lease_id AND l.outcome = mine.outcome AND ($8::boolean OR l.resent) AS committed
+             FROM faultline.ledger l
             WHERE l.bucket = $1::smallint AND l.job_id = mine.id AND l.token = mine.token LIMIT 1) AS own ON true
       LEFT JOIN LATERAL (
            SELECT l.token, l.lease_id, l.worker, l.state, l.queue

@@ -155,12 +155,12 @@ Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, D
   params.add(verb_);
   params.begin_array(pg::Type::text);
   for (const std::size_t index : rest) {
-    if (resent && !outcomes_.empty())
-      params.push(outcomes_[index]);
-    else
+    if (outcomes_.empty())
       params.push_null();
+    else
+      params.push(outcomes_[index]);
   }
-  params.end_array();
+  params.end_array().add(resent);
 
   pg::Unit unit;
   unit.add(sql::kLeasesLock, std::move(jobs)).add(sql::kLeasesJudge, std::move(params));

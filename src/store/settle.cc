@@ -92,6 +92,7 @@ void SettleBatch::act(std::int16_t bucket, Indices indices, pg::Unit& unit) cons
       params.add_array(pg::Type::text, indices, error);
     else
       params.add_null(pg::Type::text_array);
+    params.add(batch_.sent_before());
     unit.add(sql::kJobsFinish, std::move(params));
   } else {
     params.add_array(pg::Type::text, indices, [&](std::size_t i) { return to_string(outcome(i).kind); });
@@ -99,6 +100,7 @@ void SettleBatch::act(std::int16_t bucket, Indices indices, pg::Unit& unit) cons
     params.add_array(pg::Type::int8, indices, [&](std::size_t i) -> std::optional<std::int64_t> {
       return outcome(i).delay ? std::optional<std::int64_t>{outcome(i).delay->count()} : std::nullopt;
     });
+    params.add(batch_.sent_before());
     unit.add(sql::kJobsReturn, std::move(params));
   }
 }

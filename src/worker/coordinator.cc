@@ -141,9 +141,7 @@ QueueState* Coordinator::queue_to_run(std::vector<std::shared_ptr<Batch>>& gone)
       queue.waiting.pop_front();
     }
     if (queue.waiting.empty() || !queue.may_have_a_slot()) continue;
-    // A queue that was empty for a while has no claim to what it did not use.
-    if (next == nullptr || std::max(queue.turn, virtual_time_) < std::max(next->turn, virtual_time_))
-      next = &queue;
+    if (next == nullptr || turn_of(queue) < turn_of(*next)) next = &queue;
   }
   return next;
 }
@@ -183,7 +181,9 @@ std::optional<std::size_t> Coordinator::queue_to_claim(Clock::time_point now, bo
     }
     weights += queue.options().weight;
     const double share = static_cast<double>(queue.in_hand()) / queue.options().weight;
-    if (!next || share < next_share) {
+    // With fewer slots than queues several have nothing in hand. Then it is the turn of the one that had
+    // least.
+    if (!next || std::pair{share, turn_of(queue)} < std::pair{next_share, turn_of(queues_[*next])}) {
       next = i;
       next_share = share;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -159,6 +160,8 @@ class Coordinator {
   [[nodiscard]] std::optional<std::size_t> queue_to_claim(Clock::time_point now, bool along,
                                                           std::size_t& limit, Clock::time_point& wake) const;
   [[nodiscard]] std::size_t wanted(const QueueState& queue, Clock::time_point now) const;
+  /// A queue that was empty for a while has no claim to what it did not use.
+  [[nodiscard]] double turn_of(const QueueState& queue) const { return std::max(queue.turn, virtual_time_); }
   [[nodiscard]] QueueState* queue_to_run(std::vector<std::shared_ptr<Batch>>& gone);
   void offer_to_others(ResultBuffer& buffer);
   void take_finished(ResultBuffer& buffer, std::vector<std::shared_ptr<Batch>>& gone);

@@ -13,6 +13,7 @@
 
 #include "faultline/store.h"
 #include "support/database.h"
+#include "support/movable_clock.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -174,14 +175,6 @@ class PolyglotTest : public ::testing::Test {
     EXPECT_THAT(result.err, HasSubstr("has ended"));
   }
 
-  static constexpr const char* kQueue = "default";
-  TestDatabase database_;
-  ScratchDir scratch_;
-  pg::Connection connection_ = database_.connect();
-  Store store_ = must(Store::open({.database = database_.dsn()}));
-  ServerProcess server_{database_.dsn()};
-
- private:
   [[nodiscard]] std::vector<std::pair<std::string, std::optional<std::string>>> environment() const {
     return {{"PYTHONPATH", PYTHON_STUBS ":" + example("python")},
             {"PYTHONDONTWRITEBYTECODE", "1"},
@@ -189,6 +182,13 @@ class PolyglotTest : public ::testing::Test {
             {"FAULTLINE_API_KEY", std::nullopt},
             {"TMPDIR", scratch_.path().string()}};
   }
+
+  static constexpr const char* kQueue = "default";
+  TestDatabase database_;
+  ScratchDir scratch_;
+  pg::Connection connection_ = database_.connect();
+  Store store_ = must(Store::open({.database = database_.dsn()}));
+  ServerProcess server_{database_.dsn()};
 };
 
 struct Pair {
@@ -236,6 +236,18 @@ TEST_F(PolyglotTest, the_same_submission_again_adds_nothing_in_any_language) {
   }
 
   EXPECT_EQ(count("jobs WHERE queue <> ''"), 6);
+}
+
+TEST_F(PolyglotTest, a_worker_in_python_ends_when_the_signal_came_to_another_thread) {
+  produce("python", 0, {"ada"});
+
+  const ProcessResult result = run_process(
+      {.argv = {PYTHON_PROGRAM, here("signalled_worker.py"), server_.address_for("python"), kQueue},
+       .environment = environment()});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("has ended"));
+  EXPECT_EQ(succeeded(), 1);
 }
 
 TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_midway) {
@@ -293,12 +305,16 @@ TEST_P(PolyglotLanguageTest, a_running_job_that_is_cancelled_is_stopped_and_ends
 }
 
 TEST_P(PolyglotLanguageTest, a_worker_that_was_frozen_past_its_lease_commits_nothing) {
-  set_short_leases();
+  must(store_.set_queue(kQueue, {.lease_ttl = kShortTtl, .attempts_max = 100, .backoff_base = 0ms}));
+  MovableClock clock{database_.dsn()};
   const Strings ids = produce(GetParam(), 0, {"ada"});
   ChildProcess frozen = spawn_stubborn(GetParam());
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(scratch_ / "go.begun"); })) << frozen.err();
-  frozen.send_to_group(SIGSTOP);
   ChildProcess other = spawn_worker(GetParam());
+  ASSERT_TRUE(eventually([&] { return other.err().contains("works on"); })) << other.err();
+  // Only the database's time passes, so the frozen one does not lose its connection, too.
+  frozen.send_to_group(SIGSTOP);
+  clock.advance(kShortTtl + 1s);
   ASSERT_TRUE(eventually([&] { return succeeded() == 1; })) << other.err();
 
   frozen.send_to_group(SIGCONT);

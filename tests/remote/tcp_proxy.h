@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,6 +58,17 @@ class TcpProxy {
   [[nodiscard]] std::size_t bytes_lost() const { return bytes_lost_; }
   /// Ends all connections of now.
   void cut() { set(cut_, true); }
+  /// Keeps what clients say on the connections of now, until `deliver_late`.
+  void hold_requests() { set(hold_, true); }
+  /// Whether this is part of what is kept.
+  [[nodiscard]] bool holds(std::string_view text) const {
+    const std::lock_guard lock{held_mutex_};
+    return held_.contains(text);
+  }
+  /// Ends, for their clients, the connections of which requests are kept. The server notices nothing.
+  void cut_clients() { set(cut_clients_, true); }
+  /// The server gets what was kept. Its answers go nowhere.
+  void deliver_late() { set(deliver_, true); }
 
  private:
   struct Link {
@@ -63,13 +76,14 @@ class TcpProxy {
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
     ~Link() {
-      close(client);
+      if (client >= 0) close(client);
       close(server);
     }
-    int client;
+    int client;  ///< -1: it was cut
     int server;
     std::string to_client{};
     std::string to_server{};
+    bool held = false;
     bool ended = false;
   };
 
@@ -97,7 +111,7 @@ class TcpProxy {
       if (stalled_) polled[1].events = 0;
       for (const Link& link : links_) {
         polled.push_back({link.client, interest(link.to_client), 0});
-        polled.push_back({link.server, interest(link.to_server), 0});
+        polled.push_back({link.server, interest(link.held ? "" : link.to_server), 0});
       }
       poll(polled.data(), polled.size(), -1);
       std::uint64_t drained = 0;
@@ -106,6 +120,9 @@ class TcpProxy {
         links_.clear();
         continue;
       }
+      if (hold_.exchange(false)) hold_links(true);
+      if (cut_clients_.exchange(false)) cut_held_clients();
+      if (deliver_.exchange(false)) hold_links(false);
       if (stalled_) continue;
       for (Link& link : links_) pass(link);
       links_.remove_if([](const Link& link) { return link.ended; });
@@ -128,14 +145,32 @@ class TcpProxy {
     }
     links_.emplace_back(client, server);
   }
+  void hold_links(bool held) {
+    for (Link& link : links_) link.held = held;
+  }
+  void cut_held_clients() {
+    for (Link& link : links_) {
+      if (!link.held || link.client < 0) continue;
+      close(link.client);
+      link.client = -1;  // which poll passes over
+    }
+  }
   void pass(Link& link) {
     const std::size_t before = link.to_client.size();
-    const bool both_live = receive(link.client, link.to_server) && receive(link.server, link.to_client);
+    const bool gone = link.client < 0;
+    const bool both_live =
+        (gone || receive(link.client, link.to_server)) && receive(link.server, link.to_client);
     if (losing_) {
       bytes_lost_ += link.to_client.size() - before;
       link.to_client.resize(before);
     }
-    const bool both_written = send_on(link.server, link.to_server) && send_on(link.client, link.to_client);
+    if (gone) link.to_client.clear();
+    if (link.held) {
+      const std::lock_guard lock{held_mutex_};
+      held_ = link.to_server;
+    }
+    const bool both_written =
+        (link.held || send_on(link.server, link.to_server)) && (gone || send_on(link.client, link.to_client));
     link.ended = !both_live || !both_written;
   }
   static bool receive(int fd, std::string& buffer) {
@@ -161,6 +196,11 @@ class TcpProxy {
   std::atomic<bool> stalled_ = false;
   std::atomic<bool> losing_ = false;
   std::atomic<bool> cut_ = false;
+  std::atomic<bool> hold_ = false;
+  std::atomic<bool> cut_clients_ = false;
+  std::atomic<bool> deliver_ = false;
+  mutable std::mutex held_mutex_;
+  std::string held_;  // guarded by held_mutex_; what is kept of the connection that spoke last
   std::atomic<std::size_t> bytes_lost_ = 0;
   std::jthread thread_;
 };

@@ -97,6 +97,34 @@ TEST_F(RemoteTroubleTest, results_whose_answer_was_lost_are_sent_again_and_count
   for (const JobId id : ids) EXPECT_THAT(outcomes(id), ElementsAre("succeeded"));
 }
 
+TEST_F(RemoteTroubleTest, a_result_that_arrives_after_its_repeat_is_no_stale_write) {
+  set_ttl(ms{60'000});  // no heartbeat is held back and comes late, too
+  LocalServer server{database_.dsn()};
+  TcpProxy proxy{server.port()};
+  const JobId id = enqueue();
+  Gate gate;
+  Worker worker = make_worker(remote(proxy.url()));
+  worker.handle("test", [&](Context&) { gate.pass(); });
+  must(worker.start());
+  ASSERT_TRUE(gate.reached_by(1));
+  proxy.hold_requests();
+  gate.open();
+  ASSERT_TRUE(eventually([&] { return proxy.holds(id.to_string()); }));
+  proxy.cut_clients();
+  ASSERT_TRUE(eventually([&] { return worker.stats().settled == 1; }));
+  ASSERT_EQ(server.service().counters().settled, 1U);
+
+  proxy.deliver_late();
+
+  ASSERT_TRUE(eventually([&] {
+    const auto now = server.service().counters();
+    return now.settled + now.stale == 2;
+  }));
+  expect_all_succeeded_once(1);
+  EXPECT_EQ(evidence(), 0);
+  EXPECT_THAT(outcomes(id), ElementsAre("succeeded"));
+}
+
 TEST_F(RemoteTroubleTest, connections_that_are_cut_again_and_again_lose_nothing) {
   set_ttl(ms{3'000});
   LocalServer server{database_.dsn()};

@@ -67,6 +67,35 @@ TEST_F(LostAnswerTest, a_settlement_whose_answer_or_request_is_lost_is_committed
   }
 }
 
+TEST_F(LostAnswerTest, a_first_sending_that_its_repeat_has_overtaken_is_no_stale_write) {
+  const std::vector<Outcome> outcomes{Outcome::success("r"), Outcome::failure("f", ms{60'000}),
+                                      Outcome::bury("b"),    Outcome::snooze(ms{60'000}),
+                                      Outcome::release(),    Outcome::cancel("c")};
+  for (const Outcome& outcome : outcomes) {
+    SCOPED_TRACE(to_string(outcome.kind));
+    const JobId id = enqueue();
+    const Settlement settlement{.lease = claim_one("A").lease, .outcome = outcome};
+    ASSERT_TRUE(must(store_.settle({&settlement, 1}, /*resent=*/true)).at(0).committed());
+
+    EXPECT_TRUE(must(store_.settle({&settlement, 1})).at(0).committed());
+
+    EXPECT_EQ(history(id).attempts.size(), 1U);
+    EXPECT_EQ(evidence_rows(), 0);
+    cancel(id);
+  }
+}
+
+TEST_F(LostAnswerTest, another_outcome_after_a_repeated_one_is_a_stale_write) {
+  enqueue();
+  const Settlement done{.lease = claim_one("A").lease, .outcome = Outcome::success("r")};
+  ASSERT_TRUE(must(store_.settle({&done, 1}, /*resent=*/true)).at(0).committed());
+  const Settlement other{.lease = done.lease, .outcome = Outcome::failure("f")};
+
+  EXPECT_EQ(must(store_.settle({&other, 1})).at(0).stale.reason, StaleReason::already_settled);
+
+  EXPECT_EQ(evidence_rows(), 1);
+}
+
 TEST_F(LostAnswerTest, two_hundred_lost_answers_settle_two_hundred_jobs_once_each) {
   constexpr int kJobs = 200;
   enqueue_many(kJobs);

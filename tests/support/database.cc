@@ -122,12 +122,13 @@ void TestServer::drop_orphaned_databases() {
   }
 }
 
-TestDatabase::TestDatabase(Template from) {
+TestDatabase::TestDatabase(Template from)
+    : TestDatabase(from == Template::migrated ? TestServer::instance().migrated_template() : "template0") {}
+
+TestDatabase::TestDatabase(const std::string& source) {
   static std::atomic<int> count{0};
   name_ = std::string{kDatabasePrefix} + std::to_string(::getpid()) + "_" + std::to_string(++count);
-  auto& server = TestServer::instance();
-  const std::string source = from == Template::migrated ? server.migrated_template() : "template0";
-  auto admin = server.admin();
+  auto admin = TestServer::instance().admin();
   // An earlier process with our number may have died before it dropped its own.
   if (database_exists(admin, name_)) run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
   // Copying the files takes a tenth of the time that writing them through the log takes. It is how every server before 15

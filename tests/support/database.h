@@ -59,6 +59,8 @@ enum class Template {
 class TestDatabase {
  public:
   explicit TestDatabase(Template from = Template::migrated);
+  /// A copy of another database, to which nobody is connected.
+  explicit TestDatabase(const std::string& source);
   TestDatabase(const TestDatabase&) = delete;
   TestDatabase& operator=(const TestDatabase&) = delete;
   ~TestDatabase();

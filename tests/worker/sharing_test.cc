@@ -1,7 +1,9 @@
 // Who gets how much: between workers, between queues, and between now and later.
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "worker/fixture.h"
@@ -180,37 +182,68 @@ TEST_F(SharingTest, no_job_waits_for_a_slow_one_while_another_slot_is_idle) {
   EXPECT_EQ(events_.count("jobs_released"), 0U);
 }
 
-TEST_F(SharingTest, queues_are_worked_by_their_weights) {
-  must(store_.set_queue("heavy", {}));
-  must(store_.set_queue("light", {}));
-  for (const auto took : {std::chrono::microseconds{50}, std::chrono::microseconds{20'000}}) {
-    const std::size_t backlog = took.count() > 1'000 ? 400 : 8'000;
-    enqueue_many(backlog, {.queue = "heavy"});
-    enqueue_many(backlog, {.queue = "light"});
-    std::atomic<std::size_t> heavy{0};
-    std::atomic<std::size_t> light{0};
-    std::atomic<std::size_t> counted{0};
-    std::atomic<std::size_t> light_at_the_end{0};
-    WorkerOptions weighted = with_slots("w", 4);
-    weighted.queues = {{.queue = "heavy", .weight = 3}, {.queue = "light", .weight = 1}};
-    Worker worker{weighted};
-    worker.handle("test", [&](Context& ctx) {
-      std::this_thread::sleep_for(took);
-      if (ctx.job().queue == "light") {
-        ++light;
-        return;
-      }
-      ++heavy;
-      // Counted while both have a backlog in this worker's hands.
-      if (light > 0 && ++counted == backlog / 4) light_at_the_end = light.load();
-    });
-    must(worker.start());
+/// Two queues with a backlog, and nothing claimed ahead.
+class WeightedSharingTest : public SharingTest {
+ protected:
+  static constexpr std::size_t kBacklog = 60;
 
-    ASSERT_TRUE(eventually([&] { return heavy + light == 2 * backlog; }));
-    const double share = static_cast<double>(backlog / 4) / static_cast<double>(light_at_the_end);
-    EXPECT_GT(share, 1.8) << took.count() << " us";
-    EXPECT_LT(share, 5.0) << took.count() << " us";
+  WeightedSharingTest() {
+    for (const char* queue : {"heavy", "light"}) {
+      must(store_.set_queue(queue, {}));
+      enqueue_many(kBacklog, {.queue = queue});
+    }
   }
+  [[nodiscard]] WorkerOptions weighted(std::size_t slots, unsigned heavy) {
+    WorkerOptions made = with_slots("w", slots);
+    made.queues = {{.queue = "heavy", .weight = heavy}, {.queue = "light", .weight = 1}};
+    made.prefetch_max = 0;
+    return made;
+  }
+};
+
+TEST_F(WeightedSharingTest, slots_are_shared_by_the_weights_of_queues) {
+  struct Queue {
+    Crowd crowd;
+    std::atomic<std::size_t> begun{0};
+  };
+  Queue heavy;
+  Queue light;
+  Gate all_slots;
+  Worker worker{weighted(4, 3)};
+  worker.handle("test", [&](Context& ctx) {
+    Queue& queue = ctx.job().queue == "heavy" ? heavy : light;
+    ++queue.begun;
+    // When a queue is dry the other one may have all slots.
+    if (std::max(heavy.begun.load(), light.begun.load()) > kBacklog * 2 / 3) return;
+    const Crowd::Member member{queue.crowd};
+    all_slots.pass();
+  });
+  must(worker.start());
+  ASSERT_TRUE(all_slots.reached_by(4));
+  EXPECT_EQ(heavy.crowd.most(), 3);
+  EXPECT_EQ(light.crowd.most(), 1);
+  all_slots.open();
+
+  ASSERT_TRUE(eventually([&] { return successes() == 2 * kBacklog; }));
+  EXPECT_EQ(heavy.crowd.most(), 3);
+  EXPECT_EQ(light.crowd.most(), 1);
+}
+
+TEST_F(WeightedSharingTest, one_slot_is_given_to_queues_in_turn_by_their_weights) {
+  std::mutex mutex;
+  std::string order;  // guarded by mutex
+  Worker worker{weighted(1, 2)};
+  worker.handle("test", [&](Context& ctx) {
+    const std::lock_guard lock{mutex};
+    order += ctx.job().queue.front();
+  });
+  must(worker.start());
+
+  ASSERT_TRUE(eventually([&] { return successes() == 2 * kBacklog; }));
+  std::string expected = "h";
+  while (expected.size() < kBacklog) expected += "lhh";
+  const std::lock_guard lock{mutex};
+  EXPECT_EQ(order.substr(0, expected.size()), expected);
 }
 
 TEST_F(SharingTest, a_queues_concurrency_is_never_exceeded_and_others_use_the_rest) {

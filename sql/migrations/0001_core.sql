@@ -57,11 +57,15 @@ CREATE TYPE faultline.stale_reason AS ENUM ('token_mismatch', 'lease_expired', '
 -- How a payload is to be read. It is stored as the bytes that came in either case.
 CREATE TYPE faultline.encoding AS ENUM ('json', 'bytes');
 
--- One row per bucket: what was fixed when the schema was made, and limits that SQL producers share.
+-- One row per bucket: what was fixed when the schema was made, limits that SQL producers share, and which
+-- libraries this schema serves.
 CREATE TABLE faultline.meta (
     bucket            smallint PRIMARY KEY,
     buckets           smallint NOT NULL CHECK (buckets BETWEEN 1 AND 4096),
     payload_bytes_max integer  NOT NULL DEFAULT 1048576 CHECK (payload_bytes_max > 0),
+    -- The oldest schema version whose libraries still work on this schema. A library that is older than the schema
+    -- works on it if its own version is not below this one. A migration that breaks older libraries raises it.
+    speaks_from       integer  NOT NULL DEFAULT 1 CHECK (speaks_from > 0),
     CHECK (bucket >= 0 AND bucket < buckets)
 );
 

@@ -101,7 +101,7 @@ CREATE TABLE faultline.jobs (
     id               uuid        NOT NULL,
     -- The highest token minted for this job. It only ever grows.
     token            bigint      NOT NULL DEFAULT 0,
-    -- 'infinity' for jobs that wait for a person (held, dead): behind everything that is ever due.
+    -- 'infinity' for jobs that wait for a person (held, dead): after everything that is ever due.
     run_at           timestamptz NOT NULL DEFAULT faultline.clock(),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     claimed_at       timestamptz,
@@ -151,7 +151,7 @@ WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_
       autovacuum_vacuum_cost_delay = 0);
 
 -- The claim walks this index and nothing else. Scheduled, held and dead jobs are in it too: they sort
--- behind the due ones of their priority, and the scan ends before it reaches them.
+-- after the due ones of their priority, and the scan ends before it reaches them.
 --
 -- Every row is in it; the predicate is there for the planner, which may use this index only for a statement
 -- that says `priority >= 0`. All others look jobs up by primary key, and on a table that looks empty the two
@@ -207,7 +207,7 @@ CREATE TABLE faultline.ledger (
     tags             text[],
     traceparent      text        COLLATE "C",
     payload          bytea,
-    -- Behind the guard of the statements: one ledger row per token of a job …
+    -- A second line of defence after the statements' guard: one ledger row per token of a job …
     PRIMARY KEY (bucket, job_id, token)
 )
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
@@ -309,7 +309,7 @@ CREATE FUNCTION faultline.shown_state(state faultline.job_state, run_at timestam
 -- Retires up to jobs_max finished jobs whose queue's retention has passed. Runs with the owner's rights
 -- and deletes by that rule alone, so that a worker may call it and still cannot touch the ledger.
 --
--- Two statements: the first locks each job's last row in the ledger, the second sees what is true behind
+-- Two statements: the first locks each job's last row in the ledger, the second sees what is true under
 -- that lock. A requeue locks the same row (hold_finished), so a job is retired or brought back, never both.
 CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -42,7 +42,7 @@ std::string without_passwords_of_words(std::string message, int argc, char** arg
   return message;
 }
 
-/// How many words of the command line are ours: behind `work … --exec PROGRAM` stand the program's own.
+/// How many words of the command line are ours: after `work … --exec PROGRAM` come the program's own.
 int count_our_words(int argc, char** argv) {
   bool work = false;
   for (int i = 1; i < argc; ++i) {

@@ -16,7 +16,7 @@ struct MigrateOptions {
   /// How many buckets a new schema gets. Fixed from then on: 1 on a single server, 64 or more on a cluster.
   int buckets = 1;
   /// How long one migration may wait for a table that others use, before it steps back and tries again:
-  /// a migration that queues for a lock makes everybody behind it wait.
+  /// a migration that queues for a lock makes everybody after it wait.
   std::chrono::milliseconds lock_timeout{2'000};
 };
 
@@ -37,7 +37,7 @@ struct MigrateError {
     newer_schema,       ///< the database is newer than this program and no longer serves it
     older_schema,       ///< the database is older than this program and was not to be changed
     foreign_schema,     ///< a migration was applied that differs from this program's
-    usage,              ///< options that cannot be
+    usage,              ///< invalid options
     permission_denied,  ///< this login may not do it
     database,           ///< the database said no
   };

@@ -13,8 +13,8 @@
 
 namespace faultline::service {
 
-/// Which job is behind a lease, for those that were given out here lately: a result names its lease only, and
-/// is counted by queue and kind. Nothing but figures depends on it. Thread-safe.
+/// Which job a lease belongs to, for those that were given out here lately: a result names its lease only,
+/// and is counted by queue and kind. Nothing but figures depends on it. Thread-safe.
 class LeaseRegistry {
  public:
   struct Entry {

@@ -20,7 +20,7 @@
 namespace faultline::trace {
 
 struct ExporterOptions {
-  std::string endpoint;  ///< `http://host:4318`; spans go to /v1/traces behind it
+  std::string endpoint;  ///< `http://host:4318`; spans go to /v1/traces below it
   Resource resource;
   double sample_ratio = 1.0;  ///< of what belongs to no trace
   EventSink log{};            ///< required

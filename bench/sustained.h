@@ -15,7 +15,7 @@ struct SustainedOptions {
   std::size_t retained = 0;          ///< finished jobs in the ledger beforehand
   std::size_t producers = 1;         ///< threads that add jobs
   std::size_t batch = 1'000;         ///< jobs that a producer adds at once
-  std::size_t backlog_max = 20'000;  ///< producers wait while so many jobs are not settled
+  std::size_t backlog_max = 20'000;  ///< producers wait while this many jobs are not settled
   WorkerPoolOptions worker_pool;
 };
 

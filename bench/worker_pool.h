@@ -30,7 +30,7 @@ class WorkerPool {
 
   /// Settlements that the database has acknowledged.
   [[nodiscard]] std::uint64_t settled() const;
-  /// Until so many are settled. Throws when nothing happens for a long time.
+  /// Until this many are settled. Throws when nothing happens for a long time.
   void wait_for_settled(std::uint64_t jobs) const;
 
  private:

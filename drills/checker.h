@@ -30,7 +30,7 @@ struct RaceVerdict {
   std::vector<Violation> violations;
 };
 
-/// Holds what the database says against what was done and what the calls answered. Pure: it asks nobody.
+/// Compares what the database says with what was done and what the calls returned. Pure: it asks nobody.
 [[nodiscard]] RaceVerdict check(const RaceHistory& history, const Findings& findings);
 
 }  // namespace faultline::drills

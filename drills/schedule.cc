@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kTimings> kTimingNames{
     "after_sweep",   "against_commit", "after_commit"};
 
 Tenure draw_tenure(Random& random) {
-  // To the very moment of the expiry, just past it, or anywhere behind it.
+  // To the very moment of the expiry, just past it, or any time after it.
   const std::array<std::int64_t, 3> overshoots{0, 1, random.between(2, 3'600'000'000)};
   return {.beats = static_cast<int>(random.percent(40) ? random.between(1, 3) : 0),
           .reports_progress = random.percent(30),

@@ -6,7 +6,7 @@
 
 namespace faultline::fuzz {
 
-/// Holds an answer against what all answers promise. `head_only`: it has no body to look at.
+/// Checks an answer against what all answers promise. `head_only`: it has no body to look at.
 void require_good_answer(const http::Response& response, bool head_only);
 
 /// Ends the run unless bytes are one JSON text.

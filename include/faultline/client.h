@@ -25,7 +25,7 @@ struct ClientOptions {
 /// Adds jobs and follows them. Thread-safe: one client serves a whole process.
 class Client {
  public:
-  /// Connects, and refuses a database whose schema is not the one that this library speaks.
+  /// Connects, and refuses a database whose schema does not serve this library.
   [[nodiscard]] static Expected<Client> open(ClientOptions options);
 
   /// Adds one job, or returns the one that its idempotency key names.
@@ -47,8 +47,8 @@ class Client {
   [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
 
   /// Waits until the job has succeeded, was cancelled, or is dead, and returns it. `timed_out` if it has not
-  /// in this time; the job goes on. A held job is waited for: a person decides. With no time at all it is one
-  /// look. `invalid_argument` at once if there is no such job. Survives the database's absence; while the
+  /// in this time; the job goes on. A held job is waited for: a person decides. With no time at all it looks
+  /// once. `invalid_argument` at once if there is no such job. Survives the database's absence; while the
   /// database does not answer it may come back a few seconds late, as `unavailable`.
   [[nodiscard]] Expected<Job> await(JobId id, std::chrono::milliseconds timeout);
   /// The same for several jobs, in their order, all of them or `timed_out`. One statement looks at all that

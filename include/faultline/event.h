@@ -16,7 +16,7 @@ namespace faultline {
 enum class Severity {
   debug,    ///< the ordinary life of every job
   info,     ///< the ordinary life of a process
-  warning,  ///< somebody should look, at daytime
+  warning,  ///< somebody should look during working hours
   error,    ///< somebody should look
 };
 [[nodiscard]] std::string_view to_string(Severity severity);
@@ -37,7 +37,7 @@ struct Event {
   std::vector<std::pair<std::string, std::string>> fields{};
 };
 
-/// Called from any thread, also from several at once, and must not throw. What it does takes the
+/// Called from any thread, from several at once too, and must not throw. What it does takes the
 /// runtime's time.
 using EventSink = std::function<void(const Event&)>;
 

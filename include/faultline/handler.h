@@ -20,7 +20,7 @@
 
 namespace faultline {
 
-// How a handler says that an attempt ended otherwise than well: return one of these, or throw it. Any other
+// How a handler says that an attempt ended other than in success: return one of these, or throw it. Any other
 // exception is a failure with the exception's text.
 
 /// Again later, or the dead letters when the attempts are used up.
@@ -55,8 +55,8 @@ enum class StopReason {
 };
 [[nodiscard]] std::string_view to_string(StopReason reason);
 
-/// Thrown by `Context::throw_if_stopped`. Let it fly: the worker knows what to do with the job (cancelled:
-/// it ends so; draining: it is released, and the attempt does not count).
+/// Thrown by `Context::throw_if_stopped`. Do not catch it: the worker knows what to do with the job
+/// (cancelled: it ends so; draining: it is released, and the attempt does not count).
 class Stopped : public std::exception {
  public:
   explicit Stopped(StopReason reason) : reason_(reason) {}
@@ -67,7 +67,7 @@ class Stopped : public std::exception {
   StopReason reason_;
 };
 
-/// A fenced call was refused: this attempt is not the job's current one any more. Let it fly: whatever the
+/// A fenced call was refused: this attempt is no longer the job's current one. Do not catch it: whatever the
 /// handler would still do, nothing of it could be committed.
 class LeaseLost : public std::exception {
  public:
@@ -79,7 +79,7 @@ class LeaseLost : public std::exception {
   Stale stale_;
 };
 
-/// The database could not be asked, or said no. Let it fly: the attempt fails and is tried again.
+/// The database could not be reached, or refused. Do not catch it: the attempt fails and is tried again.
 class StoreError : public std::exception {
  public:
   explicit StoreError(Error error) : error_(std::move(error)), text_(error_.describe()) {}
@@ -108,8 +108,8 @@ struct UnknownEffect {
   FenceToken begun_under;  ///< the token of the attempt that began it
 };
 
-/// Thrown by `once` when an effect is unknown and nothing was said about that. If it flies out of the
-/// handler the job is buried: somebody has to look whether the effect happened.
+/// Thrown by `once` when an effect is unknown and the caller did not say what to do then. If it
+/// leaves the handler the job is buried: somebody has to check whether the effect happened.
 class EffectUnknown : public std::exception {
  public:
   EffectUnknown(std::string key, UnknownEffect effect);
@@ -149,13 +149,13 @@ class Context {
   [[nodiscard]] std::chrono::steady_clock::time_point deadline() const;
 
   /// Fires when the lease is lost, the job is to be cancelled, its maximum run time is over, or the worker
-  /// drains. A handler that runs longer than moments should look at it, or wait on it.
+  /// drains. A handler that runs for more than a moment should check it, or wait on it.
   [[nodiscard]] std::stop_token stop_token() const;
   [[nodiscard]] StopReason stop_reason() const;
   /// Throws Stopped if the stop token has fired.
   void throw_if_stopped() const;
 
-  /// How far it is, 0 to 1, for people. Costs nothing much: the latest report is written every moment.
+  /// How far it is, 0 to 1, for people. Cheap: only the latest report is written, a few times a second.
   void progress(double fraction, std::string_view note = {});
   /// Makes the lease good for at least this long from now. Throws LeaseLost, StoreError.
   void extend(std::chrono::milliseconds at_least);
@@ -169,10 +169,10 @@ class Context {
   /// The fenced transaction: the handler's own SQL and the attempt's outcome commit together or not at all.
   /// If the lease is lost all of it is rolled back, and LeaseLost is thrown. The job is settled when this
   /// returns, with what `body` returned (as a handler returns it); the handler returns next, and what it
-  /// returns then is not looked at.
+  /// returns then is ignored.
   ///
   /// `body` may be run again, from the beginning, after a deadlock or a lost connection: its effects are
-  /// those it has through the transaction. An exception of its own rolls back and flies on; the job is not
+  /// those it has through the transaction. An exception of its own rolls back and is rethrown; the job is not
   /// settled.
   template <class F>
   void commit(const F& body) {

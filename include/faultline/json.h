@@ -27,7 +27,7 @@ template <class T>
   return options;
 }
 
-/// Text that is not the JSON of a T. Says where, and never what stands there: it goes into logs and into the
+/// Text that is not the JSON of a T. Says where, and never what is there: it goes into logs and into the
 /// job's record.
 class NotThisType : public std::runtime_error {
  public:
@@ -51,7 +51,7 @@ template <class T>
     return tree.get<T>();
   } catch (const nlohmann::json::exception& error) {
     const std::string_view words{error.what()};
-    const std::size_t code_end = words.find("] ");  // before it stands the library's name of the error
+    const std::size_t code_end = words.find("] ");  // what precedes it is the library's name for the error
     throw NotThisType(std::string{words.substr(code_end == std::string_view::npos ? 0 : code_end + 2)});
   }
 }

@@ -98,14 +98,14 @@ enum class PurgeStatus {
 /// carries its lease; one whose lease is no longer the current one changes nothing, comes back as stale
 /// with the reason, and leaves evidence in the database. All time is the database's.
 ///
-/// A verb on leases answers each lease in the order given. The same lease must not stand twice in one
+/// A verb on leases answers each lease in the order given. The same lease must not appear twice in one
 /// batch. A batch may be of any size; what must be atomic is atomic per job, and per call where a verb
 /// says so. Calls reconnect and retry by themselves where that is safe, until `call_timeout`.
 ///
 /// Thread-safe: one store serves a whole process.
 class Store {
  public:
-  /// Connects, and refuses a database whose schema is not the one that this library speaks.
+  /// Connects, and refuses a database whose schema does not serve this library.
   [[nodiscard]] static Expected<Store> open(const StoreOptions& options);
 
   Store(Store&&) noexcept;
@@ -152,13 +152,13 @@ class Store {
   /// The fenced transaction: `body`'s own SQL and the attempt's settlement, with the outcome that `body`
   /// returns, commit together or not at all. Stale: all of it is rolled back, and there is evidence. `body`
   /// is run again, from the beginning, after errors that left nothing behind, such as a deadlock or a lost
-  /// connection. An exception of its own rolls back and flies on. A body that returns although a statement
+  /// connection. An exception of its own rolls back and is rethrown. A body that returns although a statement
   /// had failed, or that ended the transaction by itself, is told so (invalid_argument), and nothing is
   /// settled.
   ///
   /// Uses connections of its own, whose planner settings are the database's. `call_timeout` bounds each
   /// statement, and how long after the first failure `body` is begun again; the whole takes as long as `body`
-  /// does. The server gives up a transaction that stands idle for a minute.
+  /// does. The server ends a transaction that is idle for a minute.
   [[nodiscard]] Expected<Verdict> transact(const Lease& lease,
                                            const std::function<Outcome(Transaction&)>& body);
 
@@ -168,7 +168,7 @@ class Store {
   /// Takes back what `begin_effects` announced under these leases and what certainly did not happen.
   [[nodiscard]] Expected<std::vector<Verdict>> forget_effects(std::span<const EffectKey> keys);
 
-  // Keeping house.
+  // Maintenance.
 
   /// One sweep of the watchdog over up to `claims_max` claims.
   [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t claims_max = 100);
@@ -196,14 +196,14 @@ class Store {
   [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }
   [[nodiscard]] Expected<void> resume(std::string_view queue) { return set_paused(queue, false); }
 
-  // Looking.
+  // Queries.
 
   [[nodiscard]] Expected<std::optional<Job>> job(JobId id);
   /// Several at once, in the order given; nothing for an id that names no job. Gives up at `until`, or at
   /// `call_timeout` if that is earlier.
   [[nodiscard]] Expected<std::vector<std::optional<Job>>> jobs(std::span<const JobId> ids,
                                                                Deadline until = Deadline::max());
-  /// The same without what a job may carry much of, for those who look often.
+  /// The same without payloads and results, for those who poll often.
   [[nodiscard]] Expected<std::vector<std::optional<JobState>>> states(std::span<const JobId> ids,
                                                                       Deadline until = Deadline::max());
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);

@@ -16,7 +16,7 @@
 
 namespace faultline {
 
-/// The database refused a statement. The transaction can only be given up: let it fly.
+/// The database refused a statement. The transaction can only be rolled back: do not catch it.
 class SqlError : public std::runtime_error {
  public:
   SqlError(std::string sqlstate, const std::string& message)
@@ -88,7 +88,7 @@ class Transaction {
   Rows exec(std::string_view sql, std::initializer_list<SqlParam> params = {});
   Rows exec(std::string_view sql, std::span<const SqlParam> params);
   /// Jobs that exist if and only if this transaction commits. Throws std::invalid_argument for a job that
-  /// is not valid, SqlError for the database's troubles.
+  /// is not valid, SqlError for errors of the database.
   Submission enqueue(const NewJob& job);
   std::vector<Submission> enqueue(std::span<const NewJob> jobs);
   /// The `PGconn*`, for code that speaks libpq. It must leave the transaction open.

@@ -26,7 +26,7 @@ struct WatchdogOptions {
   std::chrono::milliseconds tick{10'000};  ///< between two sweeps, with a little jitter
   std::chrono::milliseconds tidy{60'000};  ///< between two rounds of retention and counting
   EventSink log{};                         ///< empty: lines of text on standard error
-  Severity log_from = Severity::info;      ///< what is less is not told
+  Severity log_from = Severity::info;      ///< less severe events are not reported
   std::string name{};                      ///< in the log; empty: watchdog
   /// Called after every sweep, on the watchdog's thread. Must not throw.
   std::function<void(const Sweep&)> on_sweep{};

@@ -56,13 +56,13 @@ struct WorkerOptions {
   std::string otlp_ca{};           ///< a PEM file of authorities to trust in there; empty: the system's
   double otlp_sample_ratio = 1.0;  ///< of jobs that belong to no trace; the others are as their trace says
   EventSink log{};                 ///< empty: lines of text on standard error
-  Severity log_from = Severity::info;  ///< what is less is not told; `debug` tells of every job
+  Severity log_from = Severity::info;  ///< less severe events are not reported; `debug` reports every job
   /// Where Prometheus finds GET /metrics, such as `127.0.0.1:9100`; port 0: any that is free. Empty: nowhere.
   /// There are no keys and there is no TLS: listen on this machine or in a network of your own.
   std::string metrics_listen{};
 };
 
-/// How a worker's life ended.
+/// How a worker ended.
 struct DrainReport {
   std::size_t released = 0;  ///< jobs given back, for others to take at once
   /// Handlers that were still running at the deadline. Their jobs are among `released`, unless they must not
@@ -89,8 +89,8 @@ struct WorkerStats {
 class Worker {
  public:
   explicit Worker(WorkerOptions options);
-  /// A worker that has its jobs through a server, and needs no access to the database. Everything is the same
-  /// there but `Context::commit`. It connects when it starts.
+  /// A worker that has its jobs through a server, and needs no access to the database. Everything works
+  /// the same except `Context::commit`. It connects when it starts.
   ///
   /// `faultline://host:port`, in the clear: for this machine or a network of your own.
   /// `faultline+tls://host:port`: encrypted, and the server must have a certificate for the name. Several
@@ -117,7 +117,7 @@ class Worker {
   /// Stops claiming, gives back what has not begun, lets handlers finish until `drain_max`, gives back the
   /// rest. Called twice, or from several threads, it is one drain, and all calls return its report.
   DrainReport drain();
-  /// Cuts a drain's wait short, also one that begins later.
+  /// Cuts a drain's wait short, even of one that begins later.
   void hurry();
 
   /// `start`, then waits for SIGINT or SIGTERM and drains; a second signal hurries, more change nothing.

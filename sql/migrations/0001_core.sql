@@ -57,11 +57,15 @@ CREATE TYPE faultline.stale_reason AS ENUM ('token_mismatch', 'lease_expired', '
 -- How a payload is to be read. It is stored as the bytes that came in either case.
 CREATE TYPE faultline.encoding AS ENUM ('json', 'bytes');
 
--- One row per bucket: what was fixed when the schema was made, and limits that SQL producers share.
+-- One row per bucket: what was fixed when the schema was made, limits that SQL producers share, and which
+-- libraries this schema serves.
 CREATE TABLE faultline.meta (
     bucket            smallint PRIMARY KEY,
     buckets           smallint NOT NULL CHECK (buckets BETWEEN 1 AND 4096),
     payload_bytes_max integer  NOT NULL DEFAULT 1048576 CHECK (payload_bytes_max > 0),
+    -- The oldest schema version whose libraries still work on this schema. A library that is older than the schema
+    -- works on it if its own version is not below this one. A migration that breaks older libraries raises it.
+    speaks_from       integer  NOT NULL DEFAULT 1 CHECK (speaks_from > 0),
     CHECK (bucket >= 0 AND bucket < buckets)
 );
 
@@ -97,7 +101,7 @@ CREATE TABLE faultline.jobs (
     id               uuid        NOT NULL,
     -- The highest token minted for this job. It only ever grows.
     token            bigint      NOT NULL DEFAULT 0,
-    -- 'infinity' for jobs that wait for a person (held, dead): behind everything that is ever due.
+    -- 'infinity' for jobs that wait for a person (held, dead): after everything that is ever due.
     run_at           timestamptz NOT NULL DEFAULT faultline.clock(),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     claimed_at       timestamptz,
@@ -147,7 +151,7 @@ WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_
       autovacuum_vacuum_cost_delay = 0);
 
 -- The claim walks this index and nothing else. Scheduled, held and dead jobs are in it too: they sort
--- behind the due ones of their priority, and the scan ends before it reaches them.
+-- after the due ones of their priority, and the scan ends before it reaches them.
 --
 -- Every row is in it; the predicate is there for the planner, which may use this index only for a statement
 -- that says `priority >= 0`. All others look jobs up by primary key, and on a table that looks empty the two
@@ -206,7 +210,7 @@ CREATE TABLE faultline.ledger (
     -- Set when the outcome was sent again because its answer was lost, and nothing of it had been committed: the first
     -- sending may still be on its way, and is no stale write when it comes. NULL, which takes no room, everywhere else.
     resent           boolean,
-    -- Behind the guard of the statements: one ledger row per token of a job …
+    -- A second line of defence after the statements' guard: one ledger row per token of a job …
     PRIMARY KEY (bucket, job_id, token)
 )
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
@@ -308,7 +312,7 @@ CREATE FUNCTION faultline.shown_state(state faultline.job_state, run_at timestam
 -- Retires up to jobs_max finished jobs whose queue's retention has passed. Runs with the owner's rights
 -- and deletes by that rule alone, so that a worker may call it and still cannot touch the ledger.
 --
--- Two statements: the first locks each job's last row in the ledger, the second sees what is true behind
+-- Two statements: the first locks each job's last row in the ledger, the second sees what is true under
 -- that lock. A requeue locks the same row (hold_finished), so a job is retired or brought back, never both.
 CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

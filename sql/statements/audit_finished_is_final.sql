@@ -1,4 +1,4 @@
--- Rows of the ledger behind one that finished the job, without a requeue in between: somebody acted on a job that had
+-- Rows of the ledger after one that finished the job, without a requeue in between: somebody acted on a job that had
 -- ended.
 --
 -- Costs one walk over the ledger, and for each row that is not its job's first a look at the rows before it.

@@ -1,6 +1,6 @@
 -- Jobs whose last row in the ledger says that they wait, and that are not there: they are lost.
 --
--- Costs one walk over the ledger, and for each row that did not finish its job a look at the rows behind it.
+-- Costs one walk over the ledger, and for each row that did not finish its job a look at the rows after it.
 --
 -- $1 bucket  $2 rows at most
 SELECT count(*) OVER () AS violations, l.job_id::text AS subject,

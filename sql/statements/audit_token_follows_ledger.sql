@@ -1,6 +1,6 @@
 -- Live jobs whose token is not the one that their history gives. Every token that was minted ends in one row of the
 -- ledger: a claim when its attempt ends, an operator's act at once. So a job's token is the ledger's highest, or, while
--- an attempt runs, the one behind it. A token that is behind could be given out a second time; one that is ahead has
+-- an attempt runs, the one after it. A token that is behind could be given out a second time; one that is ahead has
 -- lost an attempt's end.
 --
 -- Costs one look into the ledger's primary key for each live job.

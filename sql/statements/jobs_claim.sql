@@ -8,14 +8,14 @@
 --   * `due` is MATERIALIZED and holds the only LIMIT. As an IN (…) subquery the planner may run it
 --     more than once and lock more rows than were asked for.
 --
--- Each priority is looked at by a short walk of jobs_due that begins behind the last job found there
+-- Each priority is looked at by a short walk of jobs_due that begins after the last job found there
 -- ($7, $8) and ends at the clock: neither scheduled jobs nor the dead index entries of long ago are
 -- walked over. The store looks from the beginning (-infinity) now and then, for late commits.
 --
 -- The update names no indexed column, so it is heap-only: a claim writes to no index of jobs.
 --
 -- $1 bucket  $2 queue  $3 worker  $4 lease id  $5 jobs at most
--- $6 priorities, first to last  $7, $8 (run_at, id) behind which to look, per priority
+-- $6 priorities, first to last  $7, $8 (run_at, id) after which to look, per priority
 -- $9 the caller holds the queue's row lock (queues_lock), so that a cap can be counted
 WITH room AS MATERIALIZED (
     SELECT q.paused, q.running_max IS NOT NULL AS capped, q.lease_ttl_ms, q.attempts_max,

@@ -1,4 +1,4 @@
--- Live jobs, newest first, in pages: each page begins behind the last id of the one before.
+-- Live jobs, newest first, in pages: each page begins after the last id of the previous one.
 --
 -- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 state as shown; NULL: any
 SELECT j.id, j.queue, j.kind, faultline.shown_state(j.state, j.run_at)::text AS state, j.priority, j.attempt, j.token, j.run_at,

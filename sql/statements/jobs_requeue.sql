@@ -11,7 +11,7 @@ WITH target AS MATERIALIZED (
        FOR UPDATE
 ), returned AS (
     -- One token is minted here, and the next claim needs another. A dead job has no lease to take away; but one that
-    -- was buried while we waited is running in this statement's snapshot, and PostgreSQL holds the CHECK against
+    -- was buried while we waited is running in this statement's snapshot, and PostgreSQL checks the constraint on
     -- that version too, before it goes on to the newest.
     UPDATE faultline.jobs j
        SET state = 'available', token = j.token + 1, attempt = 0, requeues = j.requeues + 1,

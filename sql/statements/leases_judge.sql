@@ -1,4 +1,4 @@
--- Says why writes were refused, and keeps the evidence in the same transaction. Runs behind leases_lock.
+-- Says why writes were refused, and keeps the evidence in the same transaction. Runs after leases_lock.
 --
 --   cancelled        the job was cancelled, or is to be
 --   token_mismatch   a newer token was minted since; or the number is the same and the lease id is not

@@ -1,5 +1,5 @@
 -- Waits for the rows whose leases are about to be judged, in one order so that two judges never wait for
--- each other in a circle. A statement of its own: the judgement behind it then has a snapshot and a
+-- each other in a circle. A statement of its own: the judgement after it then has a snapshot and a
 -- time that lie after the wait.
 --
 -- $1 bucket  $2 jobs

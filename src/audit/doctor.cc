@@ -398,14 +398,15 @@ Expected<Findings> check_all(pg::Connection& connection, Deadline until) {
     if (!finding) return std::unexpected(std::move(finding.error()));
     findings.push_back(std::move(*finding));
   }
-  if (const auto checked = schema::check(connection, until); !checked) {
+  const auto version = schema::check(connection, until);
+  if (!version) {
     findings.push_back({.name = "schema",
                         .level = Level::danger,
-                        .seen = checked.error().message,
-                        .todo = checked.error().hint});
+                        .seen = version.error().message,
+                        .todo = version.error().hint});
     return findings;
   }
-  findings.push_back({.name = "schema", .seen = "version " + std::to_string(schema::version_of_program())});
+  findings.push_back({.name = "schema", .seen = "version " + std::to_string(*version)});
   auto looked = check_database(connection, server, findings, until);
   // A login that may not even look has been told so above.
   if (!looked && looked.error().code != pg::Errc::insufficient_privilege)

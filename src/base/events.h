@@ -21,7 +21,7 @@ struct EventInfo {
   std::string_view when;    ///< when it is told, for people
 };
 
-/// All events, in the order of the reference. The one list: docs/reference/events.md is held against it.
+/// All events, in the order of the reference. The one list: docs/reference/events.md is checked against it.
 [[nodiscard]] std::span<const EventInfo> all_events();
 /// Null: there is none of that name.
 [[nodiscard]] const EventInfo* find_event(std::string_view name);

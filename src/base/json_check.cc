@@ -57,7 +57,7 @@ class Checker {
     }
   }
 
-  /// One scalar, or the opening of an array or object; leaves `value_expected` as it is behind that.
+  /// One scalar, or the opening of an array or object; leaves `value_expected` as it is after that.
   bool value(bool& value_expected) {
     if (at_ == text_.size()) return refuse("the text ends where a value was expected");
     value_expected = false;
@@ -168,7 +168,7 @@ class Checker {
     }
     if (at_ < text_.size() && text_[at_] == '.') {
       ++at_;
-      if (digits() == 0) return refuse("a digit was expected behind the point");
+      if (digits() == 0) return refuse("a digit was expected after the point");
     }
     if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
       ++at_;

@@ -11,7 +11,7 @@ namespace faultline {
 
 using Sha256 = std::array<std::byte, 32>;
 
-/// The SHA-256 of the parts, one behind the other.
+/// The SHA-256 of the parts, one after the other.
 [[nodiscard]] Sha256 sha256(std::initializer_list<std::span<const std::byte>> parts);
 
 [[nodiscard]] inline std::span<const std::byte> bytes_of(std::string_view text) {

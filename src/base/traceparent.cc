@@ -31,7 +31,7 @@ bool is_zero(std::span<const std::uint8_t> bytes) {
   return std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0; });
 }
 
-/// The 52 characters behind the version and its dash.
+/// The 52 characters after the version and its dash.
 std::optional<TraceContext> read_fields(std::string_view text) {
   TraceContext context;
   if (text[32] != '-' || text[49] != '-') return std::nullopt;

@@ -24,7 +24,7 @@ constexpr std::array<Unit<std::uint64_t>, 5> kDurations{
 constexpr std::array<Unit<std::uint64_t>, 4> kSizes{
     {{"GiB", 1U << 30U}, {"MiB", 1U << 20U}, {"KiB", 1U << 10U}, {"", 1}}};
 
-/// A whole number and the unit behind it.
+/// A whole number and the unit after it.
 template <class Units>
 std::optional<std::uint64_t> parse_with_unit(std::string_view text, const Units& units, std::uint64_t most) {
   std::uint64_t number = 0;

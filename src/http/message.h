@@ -15,7 +15,7 @@ namespace faultline::http {
 struct Request {
   std::string_view method{};
   std::string_view path{};   ///< percent-encoded, without the query
-  std::string_view query{};  ///< percent-encoded, behind the question mark
+  std::string_view query{};  ///< percent-encoded, after the question mark
   std::vector<std::pair<std::string_view, std::string_view>> headers{};
   bool has_body = false;  ///< known before the body has been read
   std::string_view body{};
@@ -29,7 +29,7 @@ struct Response {
   std::string body{};
   std::string_view content_type = "application/json";  ///< empty: there is no body
   std::vector<std::pair<std::string, std::string>> headers{};
-  bool close = false;       ///< the connection is closed behind it
+  bool close = false;       ///< the connection is closed after it
   std::string_view code{};  ///< of a problem
   /// Called once, on any thread, if it could not be handed to the client's TCP connection as a whole.
   std::move_only_function<void()> lost{};

@@ -323,7 +323,7 @@ service::ServiceResult<std::vector<std::pair<std::string, std::string>>> parse_q
     std::ranges::replace(text, '+', ' ');
     auto value = percent_decoded(text);
     if (!name || !value)
-      return std::unexpected(malformed("the query has a % without two hexadecimal digits behind it"));
+      return std::unexpected(malformed("the query has a % without two hexadecimal digits after it"));
     if (std::ranges::find(known, *name) == known.end())
       return std::unexpected(invalid(codec::unknown_field(*name, known)));
     if (std::ranges::find(parameters, *name, &std::pair<std::string, std::string>::first) !=

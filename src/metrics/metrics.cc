@@ -83,7 +83,7 @@ class LazyHistogram {
   std::atomic<prometheus::Histogram*> made_{nullptr};
 };
 
-/// Samples of one histogram, to be observed together: behind one lock instead of one each.
+/// Samples of one histogram, to be observed together: under one lock instead of one each.
 class Samples {
  public:
   void add(double value) {

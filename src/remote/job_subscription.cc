@@ -257,7 +257,7 @@ Clock::duration JobSubscription::refresh_interval() const {
 }
 
 Clock::time_point JobSubscription::tend(Clock::time_point now) {
-  // Let go of behind the lock, which gRPC's threads may wait for.
+  // Released after the lock, which gRPC's threads may wait for.
   std::vector<std::shared_ptr<Stream>> ended;
   std::shared_ptr<ServerConnection> left;
   const std::lock_guard lock{mutex_};

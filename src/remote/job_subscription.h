@@ -43,13 +43,13 @@ class JobSubscription {
 
   // For claims. One begins, and ends by taking what is there.
 
-  /// Asks for so many jobs, besides what other claims under way ask for.
+  /// Asks for this many jobs, besides what other claims under way ask for.
   void begin_claim(std::size_t limit);
-  /// At most so many of what has come. What is missing may still come, and is announced.
+  /// At most this many of those that have come. What is missing may still come, and is announced.
   [[nodiscard]] std::vector<Arrived> end_claim(std::size_t limit);
   /// What was taken and cannot be handed out yet.
   void put_back(std::vector<Arrived> jobs);
-  /// No more than so many are wanted, besides what claims under way ask for.
+  /// No more than this many are wanted, besides what claims under way ask for.
   void want(std::size_t limit);
 
   // For the thread that keeps it going.

@@ -40,7 +40,7 @@ Expected<ServerAddress> parse_server_address(std::string_view url) {
   }
   if (const std::size_t question = rest.find('?'); question != std::string_view::npos) {
     if (rest.substr(question) != "?insecure=true")
-      return std::unexpected(wrong("behind the ? of a server's address only insecure=true is known"));
+      return std::unexpected(wrong("after the ? of a server's address only insecure=true is known"));
     address.insecure = true;
     rest = rest.substr(0, question);
   }

@@ -1,5 +1,6 @@
 #include "schema/migrator.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -26,6 +27,7 @@ constexpr Statement kHasMigrations{"",
                                    " WHERE n.nspname = 'faultline' AND c.relname = 'migrations')"};
 constexpr Statement kReadMigrations{
     "", "SELECT m.version, m.checksum FROM faultline.migrations m ORDER BY m.version"};
+constexpr Statement kReadSpeaksFrom{"", "SELECT m.speaks_from FROM faultline.meta m WHERE m.bucket = 0"};
 constexpr Statement kSetLocal{"", "SELECT set_config($1::text, $2::text, true)"};
 constexpr Statement kRecord{
     "",
@@ -58,8 +60,54 @@ MigrateError from_database(const pg::Error& error) {
   return result;
 }
 
-/// Version → checksum of what was applied.
-using Applied = std::map<int, std::string>;
+/// What a database has.
+struct Applied {
+  std::map<int, std::string> checksums;  ///< by version
+  /// The oldest version that the schema serves; read only where the schema is newer than this program.
+  int speaks_from = 0;
+
+  [[nodiscard]] bool contains(int version) const { return checksums.contains(version); }
+  [[nodiscard]] int newest() const { return checksums.empty() ? 0 : checksums.rbegin()->first; }
+};
+
+/// A migration that this program has and the database has not, if there is one.
+const sql::Migration* next_missing(const Applied& applied) {
+  const auto missing = std::ranges::find_if(
+      sql::kMigrations, [&](const sql::Migration& m) { return !applied.contains(m.version); });
+  return missing == sql::kMigrations.end() ? nullptr : &*missing;
+}
+
+/// The problem, if a migration was applied that differs from this program's.
+std::optional<MigrateError> refuse_foreign(const Applied& applied) {
+  for (const sql::Migration& migration : sql::kMigrations) {
+    const auto found = applied.checksums.find(migration.version);
+    if (found != applied.checksums.end() && found->second != checksum(migration)) {
+      return MigrateError{
+          .code = MigrateError::Code::foreign_schema,
+          .message = "migration " + std::to_string(migration.version) + " (" + std::string{migration.name} +
+                     ") was applied to this database in another version of it",
+          .hint = "the schema was made by another build of faultline; use that build, or another database"};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The problem, if the schema is newer than this program and no longer serves it.
+std::optional<MigrateError> refuse_newer(const Applied& applied) {
+  const int mine = version_of_program();
+  if (applied.newest() <= mine || applied.speaks_from <= mine) return std::nullopt;
+  const std::string oldest = std::to_string(applied.speaks_from);
+  return MigrateError{.code = MigrateError::Code::newer_schema,
+                      .message = "the database has schema version " + std::to_string(applied.newest()) +
+                                 ", which serves programs of version " + oldest +
+                                 " and later; this program speaks version " + std::to_string(mine),
+                      .hint = "use a newer faultline, one that speaks version " + oldest + " or later"};
+}
+
+std::optional<MigrateError> refuse(const Applied& applied) {
+  if (auto foreign = refuse_foreign(applied)) return foreign;
+  return refuse_newer(applied);
+}
 
 pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline) {
   auto exists = connection.exec(kHasMigrations, {}, deadline);
@@ -69,30 +117,15 @@ pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline
   auto rows = connection.exec(kReadMigrations, {}, deadline);
   if (!rows) return std::unexpected(std::move(rows.error()));
   for (int row = 0; row < rows->rows(); ++row) {
-    applied.emplace(rows->get<std::int32_t>(row, 0), rows->get<std::string>(row, 1));
+    applied.checksums.emplace(rows->get<std::int32_t>(row, 0), rows->get<std::string>(row, 1));
+  }
+  // A foreign schema is refused for what it is, and need not have the table.
+  if (applied.newest() > version_of_program() && !refuse_foreign(applied)) {
+    auto meta = connection.exec(kReadSpeaksFrom, {}, deadline);
+    if (!meta) return std::unexpected(std::move(meta.error()));
+    applied.speaks_from = meta->get<std::int32_t>(0, 0);
   }
   return applied;
-}
-
-std::optional<MigrateError> refuse_unknown(const Applied& applied) {
-  const int newest = applied.empty() ? 0 : applied.rbegin()->first;
-  if (newest > version_of_program()) {
-    return MigrateError{.code = MigrateError::Code::newer_schema,
-                        .message = "the database has schema version " + std::to_string(newest) +
-                                   ", this program speaks version " + std::to_string(version_of_program()),
-                        .hint = "use a newer faultline; an old one does not touch a newer schema"};
-  }
-  for (const sql::Migration& migration : sql::kMigrations) {
-    const auto found = applied.find(migration.version);
-    if (found != applied.end() && found->second != checksum(migration)) {
-      return MigrateError{
-          .code = MigrateError::Code::foreign_schema,
-          .message = "migration " + std::to_string(migration.version) + " (" + std::string{migration.name} +
-                     ") was applied to this database in another version of it",
-          .hint = "the schema was made by another build of faultline; use that build, or another database"};
-    }
-  }
-  return std::nullopt;
 }
 
 /// The settings that a migration runs with, until the end of its transaction.
@@ -134,23 +167,22 @@ pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connect
       return std::unexpected(std::move(set.error()));
     auto applied = read_applied(connection, deadline);
     if (!applied) return std::unexpected(std::move(applied.error()));
-    refusal = refuse_unknown(*applied);
+    refusal = refuse(*applied);
     if (refusal) return std::nullopt;
-    for (const sql::Migration& migration : sql::kMigrations) {
-      if (applied->contains(migration.version)) continue;
-      if (auto table = connection.exec_script(kMigrationsTable, deadline); !table) {
-        return std::unexpected(std::move(table.error()));
-      }
-      if (auto done = connection.exec_script(migration.sql, deadline); !done) {
-        return std::unexpected(std::move(done.error()));
-      }
-      auto recorded = connection.exec(
-          kRecord, Params{}.add(std::int32_t{migration.version}).add(migration.name).add(checksum(migration)),
-          deadline);
-      if (!recorded) return std::unexpected(std::move(recorded.error()));
-      return AppliedMigration{.version = migration.version, .name = std::string{migration.name}};
+    const sql::Migration* migration = next_missing(*applied);
+    if (migration == nullptr) return std::nullopt;
+    if (auto table = connection.exec_script(kMigrationsTable, deadline); !table) {
+      return std::unexpected(std::move(table.error()));
     }
-    return std::nullopt;
+    if (auto done = connection.exec_script(migration->sql, deadline); !done) {
+      return std::unexpected(std::move(done.error()));
+    }
+    auto recorded = connection.exec(
+        kRecord,
+        Params{}.add(std::int32_t{migration->version}).add(migration->name).add(checksum(*migration)),
+        deadline);
+    if (!recorded) return std::unexpected(std::move(recorded.error()));
+    return AppliedMigration{.version = migration->version, .name = std::string{migration->name}};
   };
 
   if (auto begun = connection.begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
@@ -219,9 +251,9 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
   auto applied =
       in_short_turns(deadline, [&] { return read_applied_shortly(connection, options, deadline); });
   if (!applied) return std::unexpected(from_database(applied.error()));
-  if (auto refusal = refuse_unknown(*applied)) return std::unexpected(std::move(*refusal));
+  if (auto refusal = refuse(*applied)) return std::unexpected(std::move(*refusal));
 
-  MigrateReport report{.version_before = static_cast<int>(applied->size())};
+  MigrateReport report{.version_before = applied->newest()};
   if (options.dry_run) {
     report.version_after = report.version_before;
     report.sql = dry_run_sql(*applied, options);
@@ -241,20 +273,20 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
     if (!*next) break;
     report.applied.push_back(std::move(**next));
   }
-  report.version_after = version_of_program();
+  report.version_after = std::max(report.version_before, version_of_program());
   return report;
 }
 
-std::expected<void, MigrateError> check(pg::Connection& connection, Deadline deadline) {
+std::expected<int, MigrateError> check(pg::Connection& connection, Deadline deadline) {
   auto applied = read_applied(connection, deadline);
   if (!applied) return std::unexpected(from_database(applied.error()));
-  if (auto refusal = refuse_unknown(*applied)) return std::unexpected(std::move(*refusal));
-  if (static_cast<int>(applied->size()) == version_of_program()) return {};
+  if (auto refusal = refuse(*applied)) return std::unexpected(std::move(*refusal));
+  if (next_missing(*applied) == nullptr) return applied->newest();
   return std::unexpected(MigrateError{
       .code = MigrateError::Code::older_schema,
-      .message = applied->empty()
+      .message = applied->newest() == 0
                      ? std::string{"the database has no Faultline schema"}
-                     : "the database has schema version " + std::to_string(applied->size()) +
+                     : "the database has schema version " + std::to_string(applied->newest()) +
                            ", this program needs version " + std::to_string(version_of_program()),
       .hint = "run `faultline migrate` on it"});
 }

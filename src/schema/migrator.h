@@ -16,7 +16,7 @@ struct MigrateOptions {
   /// How many buckets a new schema gets. Fixed from then on: 1 on a single server, 64 or more on a cluster.
   int buckets = 1;
   /// How long one migration may wait for a table that others use, before it steps back and tries again:
-  /// a migration that queues for a lock makes everybody behind it wait.
+  /// a migration that queues for a lock makes everybody after it wait.
   std::chrono::milliseconds lock_timeout{2'000};
 };
 
@@ -34,10 +34,10 @@ struct MigrateReport {
 
 struct MigrateError {
   enum class Code {
-    newer_schema,       ///< the database is ahead of this program
-    older_schema,       ///< the database is behind this program and was not to be changed
+    newer_schema,       ///< the database is newer than this program and no longer serves it
+    older_schema,       ///< the database is older than this program and was not to be changed
     foreign_schema,     ///< a migration was applied that differs from this program's
-    usage,              ///< options that cannot be
+    usage,              ///< invalid options
     permission_denied,  ///< this login may not do it
     database,           ///< the database said no
   };
@@ -52,12 +52,14 @@ struct MigrateError {
 [[nodiscard]] int version_of_program();
 
 /// Brings the database to the version of this program, each migration in a transaction of its own.
-/// Any number of migrators may run at the same time: one works, the others wait and find it done.
+/// Any number of migrators may run at the same time: one works, the others wait and find it done. A newer
+/// schema that still serves this program is left as it is.
 [[nodiscard]] std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection,
                                                                  const MigrateOptions& options,
                                                                  Deadline deadline);
 
-/// Refuses a database whose schema is not the one that this program speaks, and says what to do.
-[[nodiscard]] std::expected<void, MigrateError> check(pg::Connection& connection, Deadline deadline);
+/// Refuses a database whose schema is older than this program, or newer and no longer serves it
+/// (`meta.speaks_from`), and says what to do. Returns the schema's version.
+[[nodiscard]] std::expected<int, MigrateError> check(pg::Connection& connection, Deadline deadline);
 
 }  // namespace faultline::schema

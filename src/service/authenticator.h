@@ -11,7 +11,7 @@ namespace faultline::service {
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
-  /// `bearer` is what stands behind "Bearer " in `authorization`; empty: there was none.
+  /// `bearer` is what follows "Bearer " in `authorization`; empty: there was none.
   [[nodiscard]] virtual ServiceResult<Principal> authenticate(std::string_view bearer) const = 0;
 };
 

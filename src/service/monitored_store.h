@@ -15,7 +15,7 @@
 
 namespace faultline::service {
 
-/// The store, as far as there is one: opened in the background as soon as the database lets itself be opened,
+/// The store, as far as there is one: opened in the background as soon as the database can be reached,
 /// and probed at every second from then on, on a connection of its own. While the last look failed nobody
 /// gets it, so that calls are refused at once instead of waiting in vain. Thread-safe.
 class MonitoredStore {
@@ -32,7 +32,7 @@ class MonitoredStore {
 
   /// The store, for as long as this object lives; or why there is none now.
   [[nodiscard]] ServiceResult<Store*> get() const;
-  /// Another one for looks that must not wait behind the calls. It gives up soon.
+  /// Another one for queries that must not wait for the calls. It gives up soon.
   [[nodiscard]] ServiceResult<std::shared_ptr<Store>> reader() const;
 
   [[nodiscard]] bool usable() const { return usable_.load(std::memory_order_acquire) != nullptr; }

@@ -15,7 +15,7 @@ inline constexpr int kPriorities = 10;
 
 /// Where claims begin to look. Jobs that were taken long ago leave entries in the index that a long-held
 /// snapshot keeps alive, and every claim from the beginning would walk over all of them. So a claim begins
-/// behind the last job that was found, as long as claims come back full.
+/// after the last job that was found, as long as claims come back full.
 ///
 /// A job may still turn up in front of that place: its transaction committed late, or it was released, or
 /// scheduled for the past. So claims look from the beginning whenever one comes back short, when somebody in

@@ -18,7 +18,7 @@ inline constexpr std::string_view kLeaseExpiredMeanwhile = "FL001";
 ///   1. Act: one statement changes the rows whose lease is good and names them. It decides by (token, lease
 ///      id, expiry) in the row's newest version; if a lease ran out while the statement waited for a lock,
 ///      all of it is undone (FL001).
-///   2. What was not named is judged, behind its row lock: a reason, with evidence in the same transaction;
+///   2. What was not named is judged, under its row lock: a reason, with evidence in the same transaction;
 ///      or the lease is good after all, and step 1 is done again for it.
 ///   3. If the answer to a commit was lost, step 1 is simply sent again. What was committed the first time
 ///      does not come back from it, and the judgement finds it in the ledger under the same lease id.

@@ -204,7 +204,7 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
                                    const ClaimRequest& request, Deadline deadline) {
   if (auto problem = check_claim(request)) return std::unexpected(std::move(*problem));
   if (auto problem = check_settlements(backend, settlements)) return std::unexpected(std::move(*problem));
-  // Before anything is settled: behind that, an error could no longer say that nothing was changed.
+  // Before anything is settled: after that, an error could no longer say that nothing was changed.
   if (auto problem = backend.check_queue_exists(request.queue, deadline))
     return std::unexpected(std::move(*problem));
   const bool one_verb = !settlements.empty() && by_verb(settlements).size() == 1;

@@ -16,7 +16,7 @@
 namespace faultline {
 namespace {
 
-/// The next word of a statement in upper case, behind white space and comments; takes it off.
+/// The next word of a statement in upper case, after white space and comments; takes it off.
 std::string take_word(std::string_view& sql) {
   for (;;) {
     const std::size_t start = sql.find_first_not_of(" \t\r\n\f\v;");
@@ -163,7 +163,7 @@ class Transaction::Impl {
   template <class T>
   T value_of(pg::Expected<T> result) {
     if (result) return std::move(*result);
-    // Behind the first error the server only says that there was one; one behind a savepoint's rollback is
+    // After the first error the server only says that there was one; one after a savepoint's rollback is
     // new.
     if (!failure_ || result.error().sqlstate != "25P02") failure_ = result.error();
     throw sql_error(*failure_);
@@ -193,7 +193,7 @@ using Body = std::function<Outcome(Transaction&)>;
 struct Trouble {
   Error error;
   bool may_run_again = false;
-  std::exception_ptr thrown{};  ///< by the body: it flies on, instead of the error
+  std::exception_ptr thrown{};  ///< by the body: it is rethrown, instead of the error
 };
 
 using Try = std::expected<Verdict, Trouble>;
@@ -294,7 +294,7 @@ class FencedTransaction {
       if (failure->retryable()) return trouble(*failure);
       return refusal(
           "the body of the transaction returned although a statement had failed: " + failure->describe(),
-          "nothing was committed; let SqlError fly, or roll back to a savepoint");
+          "nothing was committed; do not catch SqlError, or roll back to a savepoint");
     }
     if (auto problem = check_outcome(outcome, backend_.limits()))
       return std::unexpected(Trouble{.error = std::move(*problem)});

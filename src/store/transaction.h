@@ -14,7 +14,7 @@ namespace faultline::store {
 ///      the statement that settles. It decides by (token, lease id, expiry), exactly as `settle` does.
 ///   4. COMMIT if and only if that statement named the job; else ROLLBACK, and the refusal is judged, with
 ///   evidence.
-///   5. A lost answer to COMMIT is resolved from the ledger, behind the job's row lock, which that
+///   5. A lost answer to COMMIT is resolved from the ledger, under the job's row lock, which that
 ///   transaction
 ///      held until it ended one way or the other.
 ///

@@ -199,7 +199,7 @@ std::optional<Error> check_list(const ListRequest& request) {
 }
 
 std::string storable_text(std::string_view text) {
-  // No more than this can be left of it. A character that is cut in two here is behind the limit anyway.
+  // No more than this can be left of it. A character that is cut in two here is past the limit anyway.
   std::string source{text.substr(0, kTextBytesMax + 4)};
   std::ranges::replace(source, '\0', '\xFF');
   return std::string{first_bytes(repaired_utf8(source), kTextBytesMax)};

@@ -45,7 +45,7 @@ Coordinator::ResultBuffer::~ResultBuffer() {
 
 bool Coordinator::next_jobs(ResultBuffer& buffer, std::vector<Attempt*>& jobs) {
   jobs.clear();
-  std::vector<std::shared_ptr<Batch>> gone;  // destroyed behind the lock
+  std::vector<std::shared_ptr<Batch>> gone;  // destroyed after the lock is released
   std::unique_lock lock{mutex_};
   if (buffer.queue_index_) {
     --queues_[*buffer.queue_index_].busy;
@@ -237,7 +237,7 @@ bool Coordinator::take_work(const Due& next, Work& work) {
 }
 
 bool Coordinator::next_work(Work& work) {
-  std::vector<std::shared_ptr<Batch>> gone;  // destroyed behind the lock
+  std::vector<std::shared_ptr<Batch>> gone;  // destroyed after the lock is released
   std::unique_lock lock{mutex_};
   for (;;) {
     const Clock::time_point now = Clock::now();

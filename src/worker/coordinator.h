@@ -70,7 +70,7 @@ class Coordinator {
         queue_index_{};            ///< of the jobs that the slot has; the coordinator's, as is the next
     std::size_t left_ = 0;         ///< jobs that the coordinator has not got back: the last ones of `taken_`
     std::vector<Attempt*> taken_;  ///< the jobs; empty: there was one, or the rest was offered to others
-    std::mutex mutex_;             // comes behind the coordinator's
+    std::mutex mutex_;             // locked after the coordinator's
     std::vector<Finished> finished_;  // guarded by mutex_
   };
   /// Takes back all the jobs that the slot had, then waits for more. False: there will be none.
@@ -170,7 +170,7 @@ class Coordinator {
   [[nodiscard]] bool take_work(const Due& next, Work& work);
   void take_outcomes(std::vector<PendingOutcome>& outcomes);
   /// One of those who hold the attempt lets go. A batch that nobody holds is moved to `gone`, to be
-  /// destroyed behind the lock.
+  /// destroyed after the lock is released.
   void let_go(Attempt& attempt, std::vector<std::shared_ptr<Batch>>& gone);
   void add_outcome(Attempt& attempt, Outcome outcome, Clock::time_point now);
   void wake_claim_settler_if_due();

@@ -10,7 +10,7 @@ void Executor::run() {
   while (coordinator_.next_jobs(buffer, jobs)) {
     for (Attempt* attempt : jobs) {
       Coordinator::Finished finished = run(*attempt);
-      // Behind the put the attempt may be gone.
+      // After the put the attempt may be gone.
       if (finished.took)
         executed_.push_back(
             {.series = &find_series_(attempt->job.queue, attempt->job.kind), .took = *finished.took});

@@ -36,7 +36,7 @@ class Link {
     Clock::time_point since{};
   };
   [[nodiscard]] virtual Expected<Claimed> claim(const ClaimRequest& request) = 0;
-  /// At most so many more jobs of the queue are wanted now.
+  /// At most this many more jobs of the queue are wanted now.
   virtual void want(std::string_view queue, std::size_t limit) = 0;
   struct Exchange {
     std::vector<Verdict> verdicts;
@@ -65,7 +65,7 @@ class Link {
   [[nodiscard]] virtual Expected<std::vector<Effect>> record_effects(
       std::span<const EffectResult> results) = 0;
   [[nodiscard]] virtual Expected<std::vector<Verdict>> forget_effects(std::span<const EffectKey> keys) = 0;
-  /// `invalid_argument` where there is no database behind the link.
+  /// `invalid_argument` where the link does not lead to a database.
   [[nodiscard]] virtual Expected<Verdict> transact(const Lease& lease,
                                                    const std::function<Outcome(Transaction&)>& body) = 0;
 
@@ -78,7 +78,7 @@ class Link {
   };
   /// Begins to announce jobs of these queues. Once, and before the first claim if it is ever called.
   virtual void listen(const std::vector<std::string>& queues, Callbacks callbacks) = 0;
-  /// There will be no more claims: what comes unclaimed is given back, at once and behind the caller's back.
+  /// There will be no more claims: what comes unclaimed is given back, at once and in the background.
   virtual void stop_claims() = 0;
   /// Nothing is announced afterwards.
   virtual void stop_listening() = 0;

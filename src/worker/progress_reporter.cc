@@ -14,7 +14,7 @@ void ProgressReporter::run() {
     if (stopped_) return;
     std::map<Attempt*, Report> reports;
     reports.swap(reports_);
-    // An attempt ends behind the lock, so those that are here are alive; these keep them so.
+    // An attempt ends under the lock, so those that are here are alive; these keep them so.
     const auto batches = coordinator_.batches();
     std::erase_if(reports, [](const auto& entry) { return !entry.first->begin_fenced_call(); });
     lock.unlock();

@@ -31,7 +31,7 @@ class QueueState {
   std::size_t claiming = 0;      ///< asked for by claims that are under way
   double turn = 0;               ///< of start-time fair queueing: what it has had so far, by its weight
 
-  /// A slot counts as one job, however many it took: behind a slow one the others are taken away from it.
+  /// A slot counts as one job, however many it took: those after a slow one are taken away from it.
   [[nodiscard]] std::size_t in_hand() const { return waiting.size() + busy + claiming; }
   [[nodiscard]] bool may_have_a_slot() const { return busy < options_.concurrency; }
 

@@ -357,7 +357,7 @@ DrainReport Worker::Impl::drain_once() {
   }
   const bool all_ended = coordinator.wait_for_handlers(deadline);
   if (!all_ended) {
-    // A slot that took several jobs and is stuck in one: those before count, those behind are released
+    // A slot that took several jobs and is stuck in one: those before it count, those after it are released
     // already.
     coordinator.fetch_finished();
     report.abandoned = abandon_running();

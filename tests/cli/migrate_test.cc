@@ -47,11 +47,13 @@ TEST(MigrateCommandTest, a_dry_run_prints_the_sql_and_changes_nothing) {
   EXPECT_FALSE(has_schema(database.dsn()));
 }
 
-TEST(MigrateCommandTest, a_schema_of_a_newer_program_is_refused_with_a_hint) {
+TEST(MigrateCommandTest, a_newer_schema_that_does_not_serve_this_program_is_refused_with_a_hint) {
   const TestDatabase database;
   auto connection = database.connect();
   must(connection.exec_script(
-      "INSERT INTO faultline.migrations (version, name, checksum) VALUES (9999, 'later', '')", soon()));
+      "INSERT INTO faultline.migrations (version, name, checksum) VALUES (9999, 'later', '');"
+      "UPDATE faultline.meta SET speaks_from = 9999",
+      soon()));
 
   const auto result = run_faultline({"migrate", "--json", "--database", database.dsn()});
 

@@ -60,7 +60,7 @@ struct Findings {
   std::vector<std::string> problems;
 };
 
-/// Holds every quotation in a document against the files below `root`.
+/// Checks every quotation in a document against the files below `root`.
 Findings check_quotes(const fs::path& root, const std::string& name, const std::string& document) {
   static const std::regex mark{R"re(<!-- quote (\S+)(?: from "(.+)" to "(.+)")? -->)re"};
   Findings findings;

@@ -57,7 +57,7 @@ class HttpOpenApi : public HttpTest {
     }
   }
 
-  /// Calls an address, and holds the answer against the document.
+  /// Calls an address, and checks the answer against the document.
   Json documented(const std::string& method, const std::string& pattern, const std::string& target,
                   const Json& body = nullptr, bool filled = true) {
     const Reply reply = connect().request(method, target, body.is_null() ? std::string{} : body.dump());

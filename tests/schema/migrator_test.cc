@@ -159,11 +159,13 @@ TEST(MigratorTest, a_dry_run_changes_nothing_and_its_sql_makes_the_same_schema_b
   EXPECT_THAT(must(schema::migrate(connection, options, soon())).sql, IsEmpty());
 }
 
-TEST(MigratorTest, a_schema_of_a_newer_program_is_refused_everywhere) {
+TEST(MigratorTest, a_newer_schema_that_does_not_serve_this_program_is_refused_everywhere) {
   const TestDatabase database;
   auto connection = database.connect();
   must(connection.exec_script(
-      "INSERT INTO faultline.migrations (version, name, checksum) VALUES (9999, 'later', '')", soon()));
+      "INSERT INTO faultline.migrations (version, name, checksum) VALUES (9999, 'later', '');"
+      "UPDATE faultline.meta SET speaks_from = 9999",
+      soon()));
 
   const auto migrated = schema::migrate(connection, {}, soon());
   const auto planned = schema::migrate(connection, {.dry_run = true}, soon());

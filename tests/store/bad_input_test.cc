@@ -83,7 +83,7 @@ TEST_F(BadInputTest, what_is_not_json_is_refused_and_the_place_is_named) {
   const std::vector<std::pair<std::string, std::string>> texts{
       {"", "ends where a value"},     {" ", "ends where a value"},   {"{", "key in quotes"},
       {"[1,]", "value was expected"}, {"{\"a\":1,}", "key in"},      {"{'a':1}", "key in quotes"},
-      {"01", "begins with a zero"},   {"1.", "behind the point"},    {"nul", "value was expected"},
+      {"01", "begins with a zero"},   {"1.", "after the point"},     {"nul", "value was expected"},
       {"NaN", "value was expected"},  {"1 2", "something follows"},  {"\"a", "ends inside a string"},
       {"\"\\x\"", "no such escape"},  {"\"\\ud800\"", "surrogate"},  {"\"\\udc00\\ud800\"", "surrogate"},
       {"\"\\u12\"", "hexadecimal"},   {"\"\x01\"", "control"},       {"\xEF\xBB\xBF{}", "value was expected"},

@@ -1,4 +1,4 @@
-// The events that a worker really tells, held against the list of all events.
+// The events that a worker really tells, checked against the list of all events.
 
 #include "base/events.h"
 

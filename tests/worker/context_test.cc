@@ -172,7 +172,7 @@ TEST_F(ContextTest, the_fence_tells_a_handler_that_was_replaced) {
   EXPECT_TRUE(stopped);
   EXPECT_TRUE(settle(rival, Outcome::success("rival")).committed());
   worker.drain();
-  // The handler let it fly, and nothing more was sent.
+  // The handler did not catch it, and nothing more was sent.
   ASSERT_EQ(history(id).stale_writes.size(), 1U);
   EXPECT_EQ(history(id).stale_writes[0].verb, "check");
   EXPECT_EQ(events_.count("stale_write_blocked"), 1U);

@@ -18,7 +18,7 @@ class LineReader {
   ~LineReader();
 
   /// The next line without its end, into `line`. False: there is none. `code` "line_too_long" is for a line
-  /// over the limit, of which nothing was kept; the next call goes on behind it.
+  /// over the limit, of which nothing was kept; the next call goes on after it.
   [[nodiscard]] Expected<bool> next(std::string& line);
 
   [[nodiscard]] std::uint64_t line_number() const { return line_number_; }  ///< of the last one; from 1

@@ -77,7 +77,7 @@ void add_listing(CLI::App& command, Action& chosen, std::optional<JobState> only
   verb->add_option("--limit", request->limit, "Rows at most, 1 to 1000")
       ->type_name("N")
       ->capture_default_str();
-  verb->add_option("--before", request->before, "Begin behind this job: the last id of the page before")
+  verb->add_option("--before", request->before, "Begin after this job: the last id of the previous page")
       ->type_name("ID");
   verb->callback([&chosen, request, only] {
     chosen = [request, only](Context& context) { return list(context, *request, only); };

@@ -11,7 +11,7 @@ namespace faultline::cli {
 /// A job for people: what it is, its life as a timeline, its errors and effects.
 [[nodiscard]] std::string job_text(const JobHistory& history, const TimelineStyle& style);
 
-/// A table of jobs, newest first. With `errors`, why each last failed stands behind it.
+/// A table of jobs, newest first. With `errors`, each is followed by why it last failed.
 [[nodiscard]] std::string jobs_table(const std::vector<JobSummary>& jobs, bool errors);
 
 /// Bytes for a line: as they are if they are printable, else how many there are.

@@ -240,7 +240,7 @@ class Axis {
   std::size_t columns_;
 };
 
-/// One column more than the axis has: for the wall behind its end.
+/// One column more than the axis has: for the wall after its end.
 std::string draw(const Row& row, const Axis& axis, const Job& job, const Glyphs& glyphs) {
   Canvas canvas{axis.columns() + 1};
   const std::size_t from = axis.column(row.from);

@@ -75,7 +75,7 @@ std::vector<std::string> synopsis_of(const CommandText& command) {
   bool others = false;
   for (const OptionText& option : command.options) {
     const std::string word = option.names.back() + (option.value.empty() ? "" : " " + option.value);
-    // All words behind such an option are its own.
+    // All words after such an option are its own.
     if (option.required && option.value.contains("..."))
       last = word;
     else if (option.required)

@@ -22,7 +22,7 @@ struct GlobalOptions {
   std::string database;  ///< --database; empty when not given
   std::string data_dir;  ///< --data-dir; empty when not given
   bool json = false;
-  /// What stands behind `--exec PROGRAM`: the arguments of that program, whatever they look like.
+  /// What follows `--exec PROGRAM`: the arguments of that program, whatever they look like.
   std::vector<std::string> program_arguments{};
 };
 

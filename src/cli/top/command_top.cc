@@ -54,7 +54,7 @@ class TopSampler {
   std::optional<TopFrame> before_;
 };
 
-/// One frame behind the other: for a pipe or a file.
+/// One frame after another: for a pipe or a file.
 Expected<CommandResult> stream(TopSampler& sampler, const Interrupt& stopped, std::size_t count,
                                milliseconds interval, bool json) {
   for (std::size_t frames = 0;;) {

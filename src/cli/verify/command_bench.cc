@@ -137,7 +137,8 @@ void add_sustained(CLI::App& bench, Action& chosen) {
             ->check(some(100'000))
             ->capture_default_str();
         command
-            .add_option("--backlog", options.backlog_max, "Producers wait while so many jobs are unfinished")
+            .add_option("--backlog", options.backlog_max,
+                        "Producers wait while this many jobs are unfinished")
             ->check(some(100'000'000))
             ->capture_default_str();
         add_worker_pool_options(command, options.worker_pool);

@@ -189,7 +189,7 @@ void add_options(CLI::App& command, WorkRequest& request) {
   command.add_option("QUEUE", request.queues, "Queues to work, in turn when several have jobs")->required();
   command
       .add_option("--exec", request.program,
-                  "Program to run per job, with all words behind it as its arguments; it stands last")
+                  "Program to run per job, with all following words as its arguments; it comes last")
       ->type_name("PROGRAM [ARGS...]")
       ->required();
   command.add_option("--concurrency", request.concurrency, "How many programs run at once")

@@ -15,9 +15,9 @@
 
 namespace faultline::service {
 
-/// Which job a lease belongs to, for those that were given out here lately: a result names its lease only, while
-/// it is counted by queue and kind, and told to those who may see its queue. Nothing but figures and events
-/// depends on it. Thread-safe.
+/// Which job a lease belongs to, for those that were given out here lately: a result names its lease only,
+/// while it is counted by queue and kind, and told to those who may see its queue. Nothing but figures and
+/// events depends on it. Thread-safe.
 class LeaseRegistry {
  public:
   struct Entry {

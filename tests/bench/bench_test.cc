@@ -1,5 +1,5 @@
-// `faultline-dev bench`: that it measures, says what it promises, and leaves nothing behind. How fast it is shows
-// elsewhere.
+// `faultline-dev bench`: that it measures, says what it promises, and leaves nothing behind. How fast it is
+// shows elsewhere.
 
 #include <algorithm>
 #include <csignal>

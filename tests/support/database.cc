@@ -131,10 +131,11 @@ TestDatabase::TestDatabase(const std::string& source) {
   auto admin = TestServer::instance().admin();
   // An earlier process with our number may have died before it dropped its own.
   if (database_exists(admin, name_)) run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
-  // Copying the files takes a tenth of the time that writing them through the log takes. It is how every server before 15
-  // does it, and those have no word for it.
+  // Copying the files takes a tenth of the time that writing them through the log takes. It is how every
+  // server before 15 does it, and those have no word for it.
   const bool has_strategies = query_text(admin, "SHOW server_version_num") >= "150000";
-  run(admin, "CREATE DATABASE " + name_ + " TEMPLATE " + source + (has_strategies ? " STRATEGY file_copy" : ""));
+  run(admin,
+      "CREATE DATABASE " + name_ + " TEMPLATE " + source + (has_strategies ? " STRATEGY file_copy" : ""));
 }
 
 TestDatabase::~TestDatabase() {

@@ -1,8 +1,8 @@
-#include <gmock/gmock.h>
-
 #include <cstdlib>
 #include <regex>
 #include <string>
+
+#include <gmock/gmock.h>
 
 namespace {
 

@@ -112,13 +112,14 @@ TEST_F(RemoteTroubleTest, a_result_that_arrives_after_its_repeat_is_no_stale_wri
   ASSERT_TRUE(eventually([&] { return proxy.holds(id.to_string()); }));
   proxy.cut_clients();
   ASSERT_TRUE(eventually([&] { return worker.stats().settled == 1; }));
-  ASSERT_EQ(server.service().counters().settled, 1U);
+  ASSERT_EQ(server.counted("faultline_jobs_settled_total"), 1U);
 
   proxy.deliver_late();
 
   ASSERT_TRUE(eventually([&] {
-    const auto now = server.service().counters();
-    return now.settled + now.stale == 2;
+    return server.counted("faultline_jobs_settled_total") +
+               server.counted("faultline_stale_writes_blocked_total") ==
+           2;
   }));
   expect_all_succeeded_once(1);
   EXPECT_EQ(evidence(), 0);
@@ -205,13 +206,13 @@ TEST_F(RemoteTroubleTest, a_server_that_stops_sends_its_workers_to_another_one_a
   });
   must(worker.start());
   ASSERT_TRUE(half.reached_by(4));
-  EXPECT_EQ(second.service().counters().claimed, 0U);
+  EXPECT_EQ(second.counted("faultline_lease_acquisitions_total"), 0U);
   first->drain();
   half.open();
   ASSERT_TRUE(eventually([&] {
     (void)enqueue();
     ++jobs;
-    return second.service().counters().claimed > 0;
+    return second.counted("faultline_lease_acquisitions_total") > 0;
   }));
   // Nobody ends leases here: a job that was lost on the way would stay lost.
   ASSERT_TRUE(eventually([&] { return counts().succeeded == jobs; }));
@@ -235,7 +236,7 @@ TEST_F(RemoteTroubleTest, behind_a_balancer_the_next_connection_leads_to_the_oth
   std::vector<JobId> after;
   ASSERT_TRUE(eventually([&] {
     after.push_back(enqueue());
-    return second.service().counters().claimed > 0;
+    return second.counted("faultline_lease_acquisitions_total") > 0;
   }));
   for (const JobId id : after) EXPECT_TRUE(reaches(id, JobState::succeeded));
   EXPECT_EQ(evidence(), 0);

@@ -12,6 +12,9 @@ machine=$fresh/root      # its file system
 bare=$fresh/bare.tar     # what it begins as; nothing is installed in it
 results=$fresh/results   # a line per command: as whom, what, seconds, exit status, packages in all, packages asked for
 release=bookworm
+# Where the clone is in there, for whoever works in it: ccache knows some sources only by where they are. It is a home that is
+# closed to others, as homes are.
+clone=/home/somebody/faultline
 
 # How long ./dev run may take until it is up (it builds first), until its race was seen, and until it is down.
 up_max=2400 race_max=120 down_max=60
@@ -99,7 +102,7 @@ guide_script() {
     }
     inside { block = block $0 "\n" }' "$repo/docs/getting-started.md"
   # shellcheck disable=SC2016,SC2088 # expanded there
-  printf '%s\n' '[ "$(build/hello)" = "$(cat ~/faultline/examples/output/hello.txt)" ]' '~/.local/bin/faultline pg stop'
+  printf '%s\n' '[ "$(build/hello)" = "$(cat $OLDPWD/examples/output/hello.txt)" ]' '~/.local/bin/faultline pg stop'
 }
 
 # A table of the results, and the names of the packages that each command asked for.
@@ -206,23 +209,22 @@ as_user() {
   [ ! -e "$machine/etc/fresh.crt" ] || carried+=(NODE_EXTRA_CA_CERTS=/etc/fresh.crt)
   exec chroot "$machine" /usr/bin/env --default-signal -i HOME=$home USER="$user" LOGNAME="$user" PATH=$path \
     CCACHE_DIR=/var/cache/ccache CCACHE_STATSLOG=/tmp/ccache-"$user".log "${carried[@]}" \
-    setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd ~/faultline && $2"
+    setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd $clone && $2"
 }
 
+# clone_for USER HOME
 clone_for() {
-  local home=$machine$2
-  git -c advice.detachedHead=false clone --quiet --no-hardlinks "$repo" "$home/faultline"
-  [ ! -e ~/.npmrc ] || cp ~/.npmrc "$home/"
-  chroot "$machine" chown -R "$1:$1" "$2"
+  [ ! -e "$machine$clone" ] || mv "$machine$clone" "$machine$clone-before"
+  git -c advice.detachedHead=false clone --quiet --no-hardlinks "$repo" "$machine$clone"
+  [ ! -e ~/.npmrc ] || cp ~/.npmrc "$machine$2/"
+  chroot "$machine" chown -R "$1:$1" "$2" "$clone"
 }
 
-# An ordinary user who may become root without a password.
-add_somebody() {
-  [ ! -e "$machine/home/somebody" ] || return 0
-  {
-    (as_user root 'cd / && apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends sudo')
-    chroot "$machine" useradd --create-home --shell /bin/bash somebody
-  } >"$fresh/logs/somebody.log" 2>&1 || { cat "$fresh/logs/somebody.log" >&2; die "" "There is no user with sudo to try it as."; }
+# Somebody becomes a user who may do as root does, without a password, and has the clone.
+let_somebody_in() {
+  [ ! -e "$machine/etc/sudoers.d/somebody" ] || return 0
+  (as_user root 'cd / && apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends sudo') \
+    >"$fresh/logs/sudo.log" 2>&1 || { cat "$fresh/logs/sudo.log" >&2; die "" "sudo could not be installed."; }
   echo 'somebody ALL=(ALL) NOPASSWD: ALL' >"$machine/etc/sudoers.d/somebody"
   clone_for somebody /home/somebody
 }
@@ -335,6 +337,8 @@ inside() {
   mount -t devpts -o newinstance,ptmxmode=0666 devpts "$machine/dev/pts"
   mount -t tmpfs -o mode=1777 tmpfs "$machine/dev/shm"
   share_ccache
+  chroot "$machine" useradd --create-home --shell /bin/bash somebody
+  chmod 0700 "$machine/home/somebody"
   clone_for root /root
   local number=0 status=0 step user command
   for step; do
@@ -343,7 +347,7 @@ inside() {
       printf '%s\t%s\t-\tnot run\t\t\n' "$user" "$command" >>"$results"
       continue
     fi
-    [ "$user" = root ] || add_somebody
+    [ "$user" = root ] || let_somebody_in
     try "$user" "$command" $number || status=1
   done
   for user in root somebody; do

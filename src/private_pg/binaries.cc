@@ -92,13 +92,13 @@ Expected<Binaries> find_binaries(std::optional<int> cluster_version) {
                 "PostgreSQL " + std::to_string(unsuitable.front().major_version) + " in " +
                     unsuitable.front().directory.string() + " is too old: Faultline needs " +
                     std::to_string(kMajorVersionMin) + " or newer",
-                install_hint(kMajorVersionMin));
+                install_hint(kMajorVersionOfDebian));
   const auto chosen = environment("FAULTLINE_PG_BINDIR");
   return fail(PrivatePostgresErrc::binaries_missing,
               chosen.empty() ? "no PostgreSQL server is installed (looked for postgres and initdb)"
                              : "FAULTLINE_PG_BINDIR names " + std::string{chosen} +
                                    ", which does not hold a PostgreSQL server (postgres and initdb)",
-              install_hint(kMajorVersionMin));
+              install_hint(kMajorVersionOfDebian));
 }
 
 }  // namespace faultline::private_pg

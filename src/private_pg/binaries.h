@@ -16,8 +16,10 @@ struct Binaries {
   [[nodiscard]] std::string initdb() const { return directory / "initdb"; }
 };
 
-/// The oldest server that is supported: nothing older is tested, and PostgreSQL itself does not maintain it.
-inline constexpr int kMajorVersionMin = 15;
+/// The oldest server that is supported; `./dev test --all` tries the oldest and the newest.
+inline constexpr int kMajorVersionMin = 14;
+/// The one to install where there is none: what Debian 12 has.
+inline constexpr int kMajorVersionOfDebian = 15;
 
 /// Looks in $FAULTLINE_PG_BINDIR (and then nowhere else), in what pg_config says, in Debian's versioned
 /// directories from the newest on, and in PATH. With `cluster_version` only that major version will do:

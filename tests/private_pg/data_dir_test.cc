@@ -52,7 +52,7 @@ TEST(DataDirTest, missing_binaries_are_named_by_package_with_another_way_out) {
 TEST(DataDirTest, a_server_that_is_too_old_is_refused) {
   const ScratchDir scratch;
   for (const auto* name : {"postgres", "initdb"}) {
-    write_file(scratch / name, "#!/bin/sh\necho 'postgres (PostgreSQL) 14.9'\n");
+    write_file(scratch / name, "#!/bin/sh\necho 'postgres (PostgreSQL) 13.9'\n");
     fs::permissions(scratch / name, fs::perms::owner_all | fs::perms::others_exec | fs::perms::others_read);
   }
   const ScopedEnvironment old{"FAULTLINE_PG_BINDIR", scratch.path()};
@@ -60,7 +60,8 @@ TEST(DataDirTest, a_server_that_is_too_old_is_refused) {
   const auto error = error_of(quick_options(scratch / "data"));
 
   EXPECT_EQ(error.code, PrivatePostgresErrc::binaries_missing);
-  EXPECT_THAT(error.message, HasSubstr("14"));
+  EXPECT_THAT(error.message, HasSubstr("PostgreSQL 13"));
+  EXPECT_THAT(error.message, HasSubstr("14 or newer"));
 }
 
 TEST(DataDirTest, a_cluster_of_a_version_that_is_not_installed_is_refused_and_kept) {

@@ -108,7 +108,7 @@ class ServiceDouble : public service::Service {
     to_result(done, changed<RequeueStatus>(jobs));
   }
   void purge(const Principal&, service::Selection jobs, Done<service::Changed<PurgeStatus>> done) override {
-    answer(done, changed<PurgeStatus>(jobs));
+    to_result(done, changed<PurgeStatus>(jobs));
   }
   void stale_writes(const Principal&, std::size_t, std::string cursor, Done<StalePage> done) override {
     to_result(done, StalePage{.writes = {{.verb = echo, .worker = echo}}, .next = std::move(cursor)});

@@ -29,8 +29,6 @@ install(FILES "${made_dir}/faultline.bash" DESTINATION share/bash-completion/com
 install(FILES "${made_dir}/faultline.zsh" DESTINATION share/zsh/vendor-completions RENAME _faultline ${in_debian})
 install(FILES "${CMAKE_SOURCE_DIR}/ops/systemd/faultline-server.service"
   "${CMAKE_SOURCE_DIR}/ops/systemd/faultline-worker@.service" DESTINATION lib/systemd/system ${in_debian})
-install(FILES "${CMAKE_SOURCE_DIR}/proto/faultline/v1/faultline.proto"
-  DESTINATION share/faultline/proto/faultline/v1 ${in_debian})
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/ops" DESTINATION share/doc/faultline ${in_debian}
   PATTERN "systemd" EXCLUDE PATTERN "docker" EXCLUDE)
 install(FILES "${made_dir}/changelog.gz" DESTINATION share/doc/faultline ${in_debian})

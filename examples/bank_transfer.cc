@@ -11,6 +11,7 @@
 #include "faultline/client.h"
 #include "faultline/json.h"
 #include "faultline/worker.h"
+#include "sql.h"
 
 using namespace std::chrono_literals;
 using example::must;

@@ -6,6 +6,7 @@
 
 #include "example.h"
 #include "faultline/client.h"
+#include "sql.h"
 
 using example::must;
 

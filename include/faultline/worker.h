@@ -90,7 +90,8 @@ class Worker {
  public:
   explicit Worker(WorkerOptions options);
   /// A worker that has its jobs through a server, and needs no access to the database. Everything works
-  /// the same except `Context::commit`. It connects when it starts.
+  /// the same except `Context::commit`. It connects when it starts. This is the one thing here that needs
+  /// gRPC: it is in a library of its own, faultline::remote (pkg-config: faultline-remote).
   ///
   /// `faultline://host:port`, in the clear: for this machine or a network of your own.
   /// `faultline+tls://host:port`: encrypted, and the server must have a certificate for the name. Several

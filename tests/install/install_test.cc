@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -15,7 +16,11 @@ namespace faultline::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -30,6 +35,31 @@ std::vector<std::string> words_of(const std::string& text) {
   std::istringstream in{text};
   return {std::istream_iterator<std::string>{in}, {}};
 }
+
+/// `faultline serve` of an installed tree, on ports that nobody else has.
+class InstalledServer {
+ public:
+  InstalledServer(const fs::path& prefix, const std::string& database)
+      : process_{
+            {.argv = {prefix / "bin/faultline", "serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"},
+             .environment = {{"DATABASE_URL", database}}}} {
+    std::smatch match;
+    std::string said;
+    const auto serves = [&] {
+      said = process_.err();
+      return std::regex_search(said, match, std::regex{R"(gRPC on ([0-9.]+:[0-9]+)\.)"});
+    };
+    if (!eventually([&] { return serves() || !process_.running(); }) || match.empty())
+      throw std::runtime_error("the server does not say where it is:\n" + process_.err());
+    grpc_ = match[1];
+  }
+
+  [[nodiscard]] const std::string& grpc() const { return grpc_; }
+
+ private:
+  ChildProcess process_;
+  std::string grpc_;
+};
 
 class InstallTest : public ::testing::Test {
  protected:
@@ -52,6 +82,12 @@ class InstallTest : public ::testing::Test {
     return result.out;
   }
 
+  /// What a library gives to those who link it.
+  [[nodiscard]] std::vector<std::string> exports_of(const std::string& library) const {
+    return lines_of(run({"nm", "--dynamic", "--defined-only", "--demangle", "--format=just-symbols",
+                         prefix() / FAULTLINE_LIBDIR / library}));
+  }
+
   /// Files and links below the prefix.
   [[nodiscard]] std::set<std::string> installed() const {
     std::set<std::string> files;
@@ -69,12 +105,18 @@ TEST_F(InstallTest, an_installed_tree_has_what_is_public_and_nothing_else) {
   const std::string minor = version.substr(0, version.rfind('.'));
   std::set<std::string> expected{
       "bin/faultline",
-      "lib/libfaultline.so",
-      "lib/libfaultline.so." + minor,
-      "lib/libfaultline.so." + version,
-      "lib/pkgconfig/faultline.pc",
-      "lib/cmake/faultline/faultline-config.cmake",
-      "lib/cmake/faultline/faultline-config-version.cmake",
+      FAULTLINE_LIBDIR "/libfaultline.so",
+      FAULTLINE_LIBDIR "/libfaultline.so." + minor,
+      FAULTLINE_LIBDIR "/libfaultline.so." + version,
+      FAULTLINE_LIBDIR "/libfaultline-remote.so",
+      FAULTLINE_LIBDIR "/libfaultline-remote.so." + minor,
+      FAULTLINE_LIBDIR "/libfaultline-remote.so." + version,
+      FAULTLINE_LIBDIR "/pkgconfig/faultline.pc",
+      FAULTLINE_LIBDIR "/pkgconfig/faultline-remote.pc",
+      FAULTLINE_LIBDIR "/cmake/faultline/faultline-config.cmake",
+      FAULTLINE_LIBDIR "/cmake/faultline/faultline-config-version.cmake",
+      FAULTLINE_LIBDIR "/cmake/faultline/faultline-targets.cmake",
+      "share/faultline/proto/faultline/v1/faultline.proto",
   };
   for (const std::string header : {"client", "error", "event", "handler", "job", "json", "store", "time",
                                    "transaction", "uuid", "watchdog", "worker"}) {
@@ -83,17 +125,14 @@ TEST_F(InstallTest, an_installed_tree_has_what_is_public_and_nothing_else) {
 
   auto files = installed();
   // The one file whose name depends on the build type.
-  std::erase_if(files, [](const std::string& file) {
-    return file.contains("faultline-config-") && !file.ends_with("-version.cmake");
-  });
+  std::erase_if(files, [](const std::string& file) { return file.contains("faultline-targets-"); });
   EXPECT_EQ(files, expected);
 }
 
-TEST_F(InstallTest, the_library_exports_the_public_api_and_keeps_its_insides) {
-  const auto symbols = lines_of(run({"nm", "--dynamic", "--defined-only", "--demangle",
-                                     "--format=just-symbols", prefix() / "lib/libfaultline.so"}));
-  EXPECT_THAT(symbols, ::testing::Contains(StartsWith("faultline::Client::open(")));
-  EXPECT_THAT(symbols, ::testing::Contains(StartsWith("faultline::Worker::start(")));
+TEST_F(InstallTest, the_libraries_export_the_public_api_and_keep_their_insides) {
+  const auto symbols = exports_of("libfaultline.so");
+  EXPECT_THAT(symbols, Contains(StartsWith("faultline::Client::open(")));
+  EXPECT_THAT(symbols, Contains(StartsWith("faultline::Worker::start(")));
   for (const std::string& symbol : symbols) {
     std::string_view name = symbol;
     for (const std::string_view prefix : {"typeinfo for ", "typeinfo name for ", "vtable for "}) {
@@ -104,48 +143,68 @@ TEST_F(InstallTest, the_library_exports_the_public_api_and_keeps_its_insides) {
     EXPECT_THAT(name, Not(StartsWith("faultline::store::")));
     EXPECT_THAT(name, Not(StartsWith("faultline::v1::")));
   }
+  EXPECT_THAT(exports_of("libfaultline-remote.so"), ElementsAre(StartsWith("faultline::Worker::connect(")));
 }
 
-TEST_F(InstallTest, an_outside_project_finds_it_with_find_package) {
+TEST_F(InstallTest, an_outside_project_finds_them_with_find_package) {
   const TestDatabase database;
   const fs::path build = scratch_ / "build";
   (void)run({CMAKE_PROGRAM, "-S", OUTSIDE_PROJECT, "-B", build, "-G", "Ninja",
-             "-DCMAKE_CXX_COMPILER=" CXX_PROGRAM, "-DCMAKE_PREFIX_PATH=" + prefix().string()});
+             "-DCMAKE_CXX_COMPILER=" CXX_PROGRAM, "-DCMAKE_PREFIX_PATH=" + prefix().string(),
+             "-DFAULTLINE_PREFIX=" + prefix().string()});
   (void)run({CMAKE_PROGRAM, "--build", build});
 
   EXPECT_EQ(run({build / "outside", database.dsn()}), "hello, \"world\"\n");
+  const InstalledServer server{prefix(), database.dsn()};
+  // With descriptors of its own: there is one pool of them in a program, and none of ours in it.
+  EXPECT_EQ(run({build / "outside_remote", server.grpc()}),
+            "faultline.v1.GetJobResponse: hello, \"world\"\n");
+
   // What the library is made with stays its own affair.
   const std::string needed = run({"readelf", "--dynamic", build / "outside"});
   EXPECT_THAT(needed, Not(HasSubstr("libpq")));
-  EXPECT_THAT(needed, Not(HasSubstr("libgrpc")));
-  EXPECT_THAT(needed, Not(HasSubstr("libprotobuf")));
+  EXPECT_THAT(needed, Not(HasSubstr("libfaultline-remote")));
+  // And gRPC is loaded for those who go through a server.
+  EXPECT_THAT(run({"ldd", build / "outside"}),
+              AllOf(HasSubstr("libpq"), Not(HasSubstr("libgrpc")), Not(HasSubstr("libprotobuf"))));
+  EXPECT_THAT(run({"ldd", build / "outside_remote"}), HasSubstr("libgrpc"));
 }
 
-TEST_F(InstallTest, an_outside_project_finds_it_with_pkg_config) {
+TEST_F(InstallTest, an_outside_project_finds_them_with_pkg_config) {
   const TestDatabase database;
-  const std::string flags = run({"pkg-config", "--cflags", "--libs", "faultline"},
-                                {{"PKG_CONFIG_PATH", prefix() / "lib/pkgconfig"}});
+  const auto pkg_config = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "pkg-config");
+    return run(std::move(arguments), {{"PKG_CONFIG_PATH", prefix() / FAULTLINE_LIBDIR "/pkgconfig"}});
+  };
   std::vector<std::string> compile{CXX_PROGRAM, "-std=c++23", "-o", "outside", OUTSIDE_PROJECT "/main.cc"};
-  std::ranges::copy(words_of(flags), std::back_inserter(compile));
+  std::ranges::copy(words_of(pkg_config({"--cflags", "--libs", "faultline"})), std::back_inserter(compile));
   (void)run(std::move(compile));
 
-  EXPECT_EQ(run({scratch_ / "outside", database.dsn()}, {{"LD_LIBRARY_PATH", prefix() / "lib"}}),
+  EXPECT_EQ(run({scratch_ / "outside", database.dsn()}, {{"LD_LIBRARY_PATH", prefix() / FAULTLINE_LIBDIR}}),
             "hello, \"world\"\n");
-  EXPECT_EQ(
-      run({"pkg-config", "--modversion", "faultline"}, {{"PKG_CONFIG_PATH", prefix() / "lib/pkgconfig"}}),
-      FAULTLINE_VERSION "\n");
+  EXPECT_EQ(pkg_config({"--modversion", "faultline"}), FAULTLINE_VERSION "\n");
+  EXPECT_EQ(pkg_config({"--modversion", "faultline-remote"}), FAULTLINE_VERSION "\n");
+  EXPECT_THAT(words_of(pkg_config({"--libs", "faultline-remote"})),
+              IsSupersetOf({"-lfaultline-remote", "-lfaultline"}));
 }
 
-TEST_F(InstallTest, a_project_that_asks_for_another_version_is_told_so) {
-  write_file(scratch_ / "CMakeLists.txt",
-             "cmake_minimum_required(VERSION 3.25)\nproject(later LANGUAGES NONE)\n"
-             "find_package(faultline 99.0 REQUIRED)\n");
+TEST_F(InstallTest, a_project_that_asks_for_what_is_not_there_is_told_so) {
+  const auto configure = [&](const std::string& find_package) {
+    write_file(scratch_ / "CMakeLists.txt",
+               "cmake_minimum_required(VERSION 3.25)\nproject(other LANGUAGES CXX)\n" + find_package + "\n");
+    return run_process(
+        {.argv = {CMAKE_PROGRAM, "--fresh", "-S", scratch_.path(), "-B", scratch_ / "other", "-G", "Ninja",
+                  "-DCMAKE_CXX_COMPILER=" CXX_PROGRAM, "-DCMAKE_PREFIX_PATH=" + prefix().string()}});
+  };
 
-  const auto result = run_process({.argv = {CMAKE_PROGRAM, "-S", scratch_.path(), "-B", scratch_ / "later",
-                                            "-G", "Ninja", "-DCMAKE_PREFIX_PATH=" + prefix().string()}});
+  const auto later = configure("find_package(faultline 99.0 REQUIRED)");
+  EXPECT_NE(later.exit_code, 0);
+  EXPECT_THAT(later.err, HasSubstr("version: " FAULTLINE_VERSION));
 
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, HasSubstr("version: " FAULTLINE_VERSION));
+  const auto component = configure("find_package(faultline REQUIRED COMPONENTS remtoe)");
+  EXPECT_NE(component.exit_code, 0);
+  EXPECT_THAT(component.err, HasSubstr("faultline has no component 'remtoe'; there is: remote."));
+  EXPECT_EQ(configure("find_package(faultline REQUIRED)").exit_code, 0);
 }
 
 TEST_F(InstallTest, the_installed_program_needs_nothing_of_the_installed_library) {

@@ -89,22 +89,25 @@ TEST_F(PackageTest, its_metadata_says_what_it_is_and_what_it_needs) {
 
 TEST_F(PackageTest, it_has_program_library_headers_units_pages_completions_and_an_example) {
   const std::string version = FAULTLINE_VERSION;
-  EXPECT_THAT(files(), IsSupersetOf({std::string{"usr/bin/faultline"}, "usr/lib/libfaultline.so." + version,
-                                     std::string{"usr/lib/libfaultline.so"},
-                                     std::string{"usr/lib/pkgconfig/faultline.pc"},
-                                     std::string{"usr/lib/cmake/faultline/faultline-config.cmake"},
-                                     std::string{"usr/include/faultline/worker.h"},
-                                     std::string{"usr/lib/systemd/system/faultline-server.service"},
-                                     std::string{"usr/lib/systemd/system/faultline-worker@.service"},
-                                     std::string{"usr/share/man/man1/faultline.1.gz"},
-                                     std::string{"usr/share/man/man1/faultline-serve.1.gz"},
-                                     std::string{"usr/share/bash-completion/completions/faultline"},
-                                     std::string{"usr/share/zsh/vendor-completions/_faultline"},
-                                     std::string{"usr/share/faultline/proto/faultline/v1/faultline.proto"},
-                                     std::string{"usr/share/doc/faultline/copyright"},
-                                     std::string{"usr/share/doc/faultline/changelog.gz"},
-                                     std::string{"usr/share/doc/faultline/ops/haproxy/haproxy.cfg"},
-                                     std::string{"etc/faultline/faultline.toml"}}));
+  EXPECT_THAT(
+      files(),
+      IsSupersetOf({std::string{"usr/bin/faultline"}, "usr/" FAULTLINE_LIBDIR "/libfaultline.so." + version,
+                    "usr/" FAULTLINE_LIBDIR "/libfaultline-remote.so." + version,
+                    std::string{"usr/" FAULTLINE_LIBDIR "/libfaultline.so"},
+                    std::string{"usr/" FAULTLINE_LIBDIR "/pkgconfig/faultline.pc"},
+                    std::string{"usr/" FAULTLINE_LIBDIR "/cmake/faultline/faultline-config.cmake"},
+                    std::string{"usr/include/faultline/worker.h"},
+                    std::string{"usr/lib/systemd/system/faultline-server.service"},
+                    std::string{"usr/lib/systemd/system/faultline-worker@.service"},
+                    std::string{"usr/share/man/man1/faultline.1.gz"},
+                    std::string{"usr/share/man/man1/faultline-serve.1.gz"},
+                    std::string{"usr/share/bash-completion/completions/faultline"},
+                    std::string{"usr/share/zsh/vendor-completions/_faultline"},
+                    std::string{"usr/share/faultline/proto/faultline/v1/faultline.proto"},
+                    std::string{"usr/share/doc/faultline/copyright"},
+                    std::string{"usr/share/doc/faultline/changelog.gz"},
+                    std::string{"usr/share/doc/faultline/ops/haproxy/haproxy.cfg"},
+                    std::string{"etc/faultline/faultline.toml"}}));
 }
 
 TEST_F(PackageTest, its_configuration_is_kept_at_an_upgrade_and_readable_by_root_alone) {
@@ -138,7 +141,7 @@ TEST_F(PackageTest, the_program_runs_from_there_and_holds_a_drill) {
 }
 
 TEST_F(PackageTest, everything_that_is_linked_is_found_and_comes_from_the_system) {
-  for (const std::string file : {"usr/bin/faultline", "usr/lib/libfaultline.so"}) {
+  for (const std::string file : {"usr/bin/faultline", "usr/" FAULTLINE_LIBDIR "/libfaultline.so"}) {
     const std::string linked = run({.argv = {"env", "-i", "ldd", package_->root() / file}});
     EXPECT_THAT(linked, Not(HasSubstr("not found"))) << file;
     EXPECT_THAT(linked, Not(HasSubstr(FAULTLINE_BUILD))) << file;

@@ -6,9 +6,9 @@
 
 namespace {
 
-// $FAULTLINE_TESTS, a regular expression, picks cases by name among those that the command line names.
+// $TEST_CASES, a regular expression, picks cases by name among those that the command line names.
 void pick_cases() {
-  const char* wanted = std::getenv("FAULTLINE_TESTS");
+  const char* wanted = std::getenv("TEST_CASES");
   if (wanted == nullptr || *wanted == '\0') return;
   const std::regex expression{wanted, std::regex::extended};
   const std::string asked = GTEST_FLAG_GET(filter);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <ctime>
 #include <new>
 #include <optional>
 
@@ -44,6 +46,33 @@ Expected<std::string> parse_endpoint(std::string_view text) {
   return scheme + address->to_string() + std::string{path};
 }
 
+/// Keeps SIGPIPE from this thread: OpenSSL writes to a connection that its peer has closed with no word
+/// against it, and libcurl leaves signals alone in a program with threads. One that came meanwhile is taken
+/// away; one that was pending before is not.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+  ~WithoutSigpipe() {
+    constexpr timespec kAtOnce{};
+    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &kAtOnce);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
 /// libcurl's multi interface with one transfer, because that can be woken.
 class HttpPost::Impl {
  public:
@@ -70,6 +99,7 @@ class HttpPost::Impl {
 
   [[nodiscard]] std::expected<int, std::string> send(const std::string& body,
                                                      std::chrono::milliseconds timeout) {
+    const WithoutSigpipe guard;
     error_.front() = '\0';
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
@@ -139,7 +169,10 @@ class HttpPost::Impl {
 
 HttpPost::HttpPost(const std::string& url, const std::string& ca_file)
     : impl_(std::make_unique<Impl>(url, ca_file)) {}
-HttpPost::~HttpPost() = default;
+HttpPost::~HttpPost() {
+  const WithoutSigpipe guard;  // a connection over TLS says that it closes
+  impl_.reset();
+}
 std::expected<int, std::string> HttpPost::send(const std::string& body, std::chrono::milliseconds timeout) {
   return impl_->send(body, timeout);
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -48,7 +49,14 @@ class Collector {
       throw std::runtime_error("the collector cannot listen");
     }
     port_ = ::ntohs(address.sin_port);
-    thread_ = std::thread{[this] { run(); }};
+    thread_ = std::thread{[this] {
+      // OpenSSL writes here, too. Only here: that the exporter is not ended by it is tested.
+      sigset_t pipe{};
+      sigemptyset(&pipe);
+      sigaddset(&pipe, SIGPIPE);
+      pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+      run();
+    }};
   }
   ~Collector() {
     ::shutdown(socket_, SHUT_RDWR);

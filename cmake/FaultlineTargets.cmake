@@ -20,7 +20,7 @@ target_compile_options(faultline_options INTERFACE -pthread
 # What all sources of a set are compiled with: `library`, `test`, or `cli`, which has the headers of the command line as well.
 function(faultline_compile_as target set)
   if(FAULTLINE_SANITIZE_${set})
-    target_compile_options(${target} PRIVATE "-fsanitize=${FAULTLINE_SANITIZE_${set}}" -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE "-fsanitize=${FAULTLINE_SANITIZE_${set}}")
   endif()
   faultline_precompiled_headers(${target} ${set})
 endfunction()
@@ -39,8 +39,7 @@ function(faultline_precompiled_headers target set)
     target_link_libraries(faultline_headers_${set} PRIVATE faultline_options)
     target_precompile_headers(faultline_headers_${set} PRIVATE ${headers})
     if(FAULTLINE_SANITIZE_${set})
-      target_compile_options(faultline_headers_${set} PRIVATE
-        "-fsanitize=${FAULTLINE_SANITIZE_${set}}" -fno-sanitize-recover=all)
+      target_compile_options(faultline_headers_${set} PRIVATE "-fsanitize=${FAULTLINE_SANITIZE_${set}}")
     endif()
     if(set STREQUAL "cli")
       target_link_libraries(faultline_headers_${set} PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)

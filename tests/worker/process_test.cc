@@ -112,7 +112,7 @@ TEST_F(ProcessTest, when_workers_are_killed_others_finish_all_and_every_job_comm
     EXPECT_EQ(victim.wait().signal, SIGKILL);
   }
   ChildProcess heir = spawn("heir");
-  ASSERT_TRUE(sweeping_until([&] { return counts().succeeded == kJobs; }));
+  ASSERT_TRUE(sweeping_until([&] { return counts().succeeded == kJobs; })) << heir.err();
   heir.send(SIGTERM);
   EXPECT_EQ(heir.wait().exit_code, 0);
 

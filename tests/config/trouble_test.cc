@@ -128,7 +128,6 @@ TEST(WrongSourceTest, variables_of_others_are_left_alone) {
                                         {"FAULTLINE_API_KEY", "flk_1_2"},
                                         {"FAULTLINE_PG_BINDIR", "/usr/lib/postgresql/15/bin"},
                                         {"FAULTLINE_JOBS", "2"},
-                                        {"FAULTLINE_TEST_PG_DIR", "/tmp/x"},
                                         {"FAULTLINE_PROPERTY_SEED", "1"},
                                         // Of Kubernetes, for services named faultline and faultline-grpc.
                                         {"FAULTLINE_SERVICE_HOST", "10.0.0.1"},

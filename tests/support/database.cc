@@ -12,6 +12,7 @@
 
 #include "schema/migrator.h"
 #include "sql/migrations.h"
+#include "support/scratch.h"
 
 namespace faultline::testing {
 namespace {
@@ -29,12 +30,12 @@ std::string hex_hash(std::string_view text) {
   return {digits.data(), end};
 }
 
+/// One per build directory and PostgreSQL. Not in the build directory: a checkout in root's home is closed to
+/// the user that the server runs as.
 fs::path server_directory() {
-  if (const char* chosen = std::getenv("FAULTLINE_TEST_PG_DIR"); chosen != nullptr && *chosen != '\0')
-    return chosen;
-  // Not in the build directory: a checkout in root's home is closed to the user the server runs as.
-  return fs::temp_directory_path() /
-         ("faultline-test-" + std::to_string(::geteuid()) + "-" + hex_hash(FAULTLINE_BUILD_DIR));
+  const char* chosen = std::getenv("FAULTLINE_PG_BINDIR");
+  const std::string whose = std::string{FAULTLINE_BUILD_DIR} + (chosen != nullptr ? chosen : "");
+  return scratch_root() / ("faultline-test-" + std::to_string(::geteuid()) + "-" + hex_hash(whose));
 }
 
 bool database_exists(pg::Connection& admin, const std::string& name) {

@@ -28,7 +28,7 @@ T must(std::expected<T, E> result) {
 /// The test run's PostgreSQL server, shared by all test processes. Under ctest the fixture keeps it
 /// running for the whole run; a test program that is run by hand starts it, and stops it at its end.
 /// It is not durable, to be fast: a test of durability starts a PrivatePostgres of its own.
-/// The directory is $FAULTLINE_TEST_PG_DIR, else one in the temporary directory, per build directory.
+/// Its directory is in scratch_root().
 class TestServer {
  public:
   [[nodiscard]] static TestServer& instance();

@@ -6,6 +6,11 @@
 
 namespace faultline::testing {
 
+/// Where tests keep what lives no longer than they do: $TMPDIR if it is set, else memory (/dev/shm) if there
+/// is plenty of it, else the system's temporary directory. Every test makes a database, and on a disk's file
+/// system making and removing its files is most of what a run does.
+[[nodiscard]] std::filesystem::path scratch_root();
+
 /// A directory of this test alone that other users can pass, removed at the end.
 class ScratchDir {
  public:

@@ -11,6 +11,7 @@
 namespace faultline::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -80,7 +81,8 @@ TEST_F(ProcessTest, a_thousand_signals_are_one_drain) {
   const auto first = result.out.find("worker_draining");
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(result.out.find("worker_draining", first + 1), std::string::npos) << "two drains";
-  EXPECT_THAT(result.out, HasSubstr("abandoned 1 unsettled 0"));
+  // The one that holds, and whatever else was running at that moment.
+  EXPECT_THAT(result.out, ContainsRegex("abandoned [1-4] unsettled 0"));
   EXPECT_EQ(counts().running, 0);
   EXPECT_EQ(evidence(), 0);
 }

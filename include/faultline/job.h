@@ -58,6 +58,8 @@ enum class Delivery {
 };
 [[nodiscard]] std::string_view to_string(Delivery delivery);
 [[nodiscard]] std::optional<Delivery> parse_delivery(std::string_view text);
+/// Whether another worker may have it although somebody may have begun it.
+[[nodiscard]] constexpr bool may_run_twice(Delivery delivery) { return delivery == Delivery::at_least_once; }
 
 /// How a payload is to be read. It is kept as the bytes that came in either case.
 enum class Encoding { json, bytes };

@@ -145,7 +145,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
 
   void answer(Response response) {
     if (phase_ != Phase::handling) {
-      if (response.lost) response.lost();
+      if (response.lost) response.lost(/*begun=*/false);
       return;
     }
     end_request();
@@ -486,7 +486,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   }
 
   void lose_answer() {
-    if (auto lost = std::exchange(lost_, nullptr)) lost();
+    if (auto lost = std::exchange(lost_, nullptr)) lost(/*begun=*/true);
   }
 
   /// One line for a request that failed here; no body, no query, no key.
@@ -554,7 +554,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
 
   // The answer.
   bool linger_ = false;
-  std::move_only_function<void()> lost_;
+  std::move_only_function<void(bool begun)> lost_;  ///< of the answer that is being written
   std::shared_ptr<ClientStream> stream_;
   std::string idle_frame_;
   TimePoint idle_at_ = TimePoint::max();
@@ -577,7 +577,7 @@ void ClientExchange::respond(Response response) {
     if (connection) {
       connection->answer(std::move(response));
     } else if (response.lost) {
-      response.lost();
+      response.lost(/*begun=*/false);
     }
   });
 }

@@ -3,6 +3,7 @@
 
 #include "codec/encode.h"
 #include "http/handlers.h"
+#include "service/give_back.h"
 
 namespace faultline::http {
 namespace {
@@ -66,12 +67,12 @@ class LongPoll {
 
   bool deliver(std::vector<ClaimedJob> jobs) {
     if (!finish()) return false;
-    std::vector<Settlement> releases;
-    for (const ClaimedJob& job : jobs)
-      releases.push_back({.lease = job.lease, .outcome = Outcome::release()});
+    std::vector<service::JobInTransit> sent;
+    for (const ClaimedJob& job : jobs) sent.push_back(service::in_transit(job));
     Response response{.body = codec::list_body("jobs", jobs)};
-    // The client went away before it could be told: the jobs are free again at once.
-    response.lost = [&service = service_, who = who_, releases = std::move(releases)]() mutable {
+    response.lost = [&service = service_, who = who_, sent = std::move(sent)](bool begun) mutable {
+      auto releases =
+          give_back(std::move(sent), begun ? service::Transit::begun : service::Transit::not_begun);
       if (releases.empty()) return;
       service.settle(who, std::move(releases), false,
                      [](const service::ServiceResult<std::vector<Verdict>>&) {});

@@ -32,7 +32,8 @@ struct Response {
   bool close = false;       ///< the connection is closed after it
   std::string_view code{};  ///< of a problem
   /// Called once, on any thread, if it could not be handed to the client's TCP connection as a whole.
-  std::move_only_function<void()> lost{};
+  /// `begun`: some of it was, or all of it, and nobody knows how much has arrived.
+  std::move_only_function<void(bool begun)> lost{};
 };
 
 /// Frames that go to a client one by one, without an end.

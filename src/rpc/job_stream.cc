@@ -9,12 +9,15 @@
 #include <grpcpp/server_context.h>
 
 #include "rpc/status.h"
+#include "service/give_back.h"
 #include "wire/convert.h"
 
 namespace faultline::rpc {
 
 namespace pb = ::faultline::v1;
+using service::JobInTransit;
 using service::Problem;
+using service::Transit;
 
 namespace {
 
@@ -31,7 +34,8 @@ Problem malformed(std::string message, std::string hint) {
 }  // namespace
 
 /// Reads grants, and writes what the service delivers, one message at a time. A job counts as sent when its
-/// write has ended well; every other one is released when the stream ends.
+/// write has ended well; every other one is given back when the stream ends, as far as its delivery class
+/// allows it.
 ///
 /// The service delivers on its own threads while reactions come on gRPC's, several at once: `mutex_` guards
 /// the state, and no call to gRPC or to the service is made under it. `grant_mutex_` keeps grants in order;
@@ -71,21 +75,27 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
   }
 
   void OnWriteDone(bool ok) override {
+    std::vector<JobInTransit> written;
     {
       const std::lock_guard lock{mutex_};
-      writing_ = false;
+      written = std::exchange(in_write_, {});
       if (ok) {
-        sent_ += static_cast<std::int64_t>(in_write_.size());
-        in_write_.clear();
+        writing_ = false;
+        sent_ += static_cast<std::int64_t>(written.size());
       }
     }
     if (ok) {
       grant();
-      write_next();
     } else {
+      // The connection may have taken the message before it broke, and the client may have read it.
+      release(give_back(std::move(written), Transit::begun));
       stop_claims();
       abort(grpc::Status{grpc::StatusCode::CANCELLED, "the stream broke"});
+      // Only now that nothing waits: after a write that failed nobody begins another.
+      const std::lock_guard lock{mutex_};
+      writing_ = false;
     }
+    write_next();
   }
 
   void OnCancel() override {
@@ -114,7 +124,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
  private:
   /// A job that waits to be written.
   struct Unsent {
-    Lease lease;
+    JobInTransit job;
     pb::JobAssignment message;
     std::size_t bytes;
     std::int64_t sequence;
@@ -199,10 +209,10 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       if (ending_) return false;
       std::size_t bytes = 0;
       for (ClaimedJob& job : jobs) {
-        Lease lease = job.lease;
+        JobInTransit sent = service::in_transit(job);
         pb::JobAssignment message = wire::to_proto(std::move(job));
         const std::size_t size = message.ByteSizeLong();
-        unsent_.push_back({std::move(lease), std::move(message), size, sequence});
+        unsent_.push_back({std::move(sent), std::move(message), size, sequence});
         bytes += size;
       }
       job_bytes_ = std::max<std::size_t>(bytes / jobs.size(), 1);
@@ -221,24 +231,19 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     write_next();
   }
 
-  /// The stream ends with this status now; what was not written is released.
+  /// The stream ends with this status now; what waits to be written is released. A write that is under way
+  /// says itself how it ended.
   void abort(grpc::Status status) {
-    std::vector<Lease> lost;
+    std::vector<JobInTransit> lost;
     {
       const std::lock_guard lock{mutex_};
-      for (Unsent& job : unsent_) lost.push_back(std::move(job.lease));
+      for (Unsent& unsent : unsent_) lost.push_back(std::move(unsent.job));
       unsent_.clear();
       going_away_ = false;
-      // A write that is under way says itself how it ended.
-      if (!writing_) {
-        lost.insert(lost.end(), std::make_move_iterator(in_write_.begin()),
-                    std::make_move_iterator(in_write_.end()));
-        in_write_.clear();
-      }
       if (!aborted_) status_ = std::move(status);
       ending_ = aborted_ = true;
     }
-    release(std::move(lost));
+    release(give_back(std::move(lost), Transit::not_begun));
     write_next();
   }
 
@@ -271,12 +276,12 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     response_.Clear();
     std::size_t bytes = 0;
     while (!unsent_.empty()) {
-      Unsent& job = unsent_.front();
-      bytes += job.bytes;
+      Unsent& next = unsent_.front();
+      bytes += next.bytes;
       if (bytes > kMessageBytes && !in_write_.empty()) break;
-      if (in_write_.empty()) response_.set_sequence(job.sequence);
-      *response_.add_jobs() = std::move(job.message);
-      in_write_.push_back(std::move(job.lease));
+      if (in_write_.empty()) response_.set_sequence(next.sequence);
+      *response_.add_jobs() = std::move(next.message);
+      in_write_.push_back(std::move(next.job));
       unsent_.pop_front();
     }
     if (unsent_.empty() && std::exchange(going_away_, false)) response_.set_going_away(true);
@@ -290,16 +295,12 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
   }
 
   /// They are given to somebody else at once. If that fails they come back when their leases run out.
-  void release(std::vector<Lease> leases) {
-    if (leases.empty()) return;
-    std::vector<Settlement> settlements;
-    settlements.reserve(leases.size());
-    for (Lease& lease : leases)
-      settlements.push_back({.lease = std::move(lease), .outcome = Outcome::release()});
+  void release(std::vector<Settlement> releases) {
+    if (releases.empty()) return;
+    const std::size_t count = releases.size();
     shared_.service.settle(
-        who_, std::move(settlements), false,
-        [log = shared_.log,
-         count = leases.size()](const service::ServiceResult<std::vector<Verdict>>& verdicts) {
+        who_, std::move(releases), false,
+        [log = shared_.log, count](const service::ServiceResult<std::vector<Verdict>>& verdicts) {
           Event event{.name = "jobs_released",
                       .at = std::chrono::system_clock::now(),
                       .fields = {{"jobs", std::to_string(count)},
@@ -330,7 +331,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
   std::deque<Unsent> unsent_;
   bool writing_ = false;
   pb::StreamJobsResponse response_;  // of the write under way
-  std::vector<Lease> in_write_;
+  std::vector<JobInTransit> in_write_;
   bool going_away_ = false;  // still to be said
   bool ending_ = false;      // nothing more is taken from the service
   bool aborted_ = false;

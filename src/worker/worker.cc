@@ -330,12 +330,10 @@ std::size_t Worker::Impl::abandon_running() {
       if (!attempt.finish()) continue;
       log_.tell(Severity::warning, "handler_abandoned", attempt.job);
       ++abandoned;
-      // While its handler still runs, only a job that may run more than once is given to others.
-      const bool may_run_again = attempt.job.delivery == Delivery::at_least_once;
       if (attempt.stop_reason() == StopReason::cancelled)
         parts_->coordinator.add_outcome(attempt, attempt.cancellation());
-      else if (attempt.stop_reason() == StopReason::draining && may_run_again)
-        parts_->coordinator.add_outcome(attempt, Outcome::release());
+      else if (attempt.stop_reason() == StopReason::draining && may_run_twice(attempt.job.delivery))
+        parts_->coordinator.add_outcome(attempt, Outcome::release());  // although its handler still runs
       else
         parts_->coordinator.drop(
             attempt);  // its lease is gone, or runs out: then it ends as its delivery class says

@@ -171,11 +171,41 @@ TEST_F(HttpWork, a_worker_that_went_away_while_it_waited_gets_no_job) {
   ASSERT_TRUE(eventually([&] { return service_->counters().consumers == 1; }));
   waiting.close();
   // Another poll of the same thread that begins now and ends long before the first one would have.
-  EXPECT_TRUE(post("/v1/claim", R"({"worker":"other","wait_ms":3000})").json()["jobs"].empty());
+  EXPECT_TRUE(post("/v1/claim", R"({"worker":"other","wait_ms":500})").json()["jobs"].empty());
   EXPECT_EQ(service_->counters().consumers, 0U) << "it still waits";
   const std::string id = add();
   EXPECT_EQ(claim("other")["lease"]["job_id"], id);
 }
+
+/// An answer that could not be written may have arrived all the same.
+class HttpCutClaim : public HttpWork, public ::testing::WithParamInterface<Delivery> {};
+
+TEST_P(HttpCutClaim, a_job_whose_answer_was_cut_is_given_to_others_only_if_it_may_run_twice) {
+  // More than sockets hold.
+  const NewJob large{.kind = "k",
+                     .payload = std::string(1'000'000, 'x'),
+                     .encoding = Encoding::bytes,
+                     .delivery = GetParam()};
+  Store looking = store();
+  const auto added = must(looking.enqueue(std::vector<NewJob>(8, large)));
+  RawClient cut = connect();
+  cut.shrink_receive_buffer();
+  const std::string body = R"({"worker":"cut","limit":8})";
+  cut.send("POST /v1/claim HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(cut.read_until("\r\n\r\n"));  // the answer is being written
+
+  cut.close();
+
+  ASSERT_TRUE(eventually([&] { return server_->counters().connections == 0; }));
+  service_->stop();  // which writes down what was released
+  const JobState expected = may_run_twice(GetParam()) ? JobState::available : JobState::running;
+  for (const Submission& each : added) EXPECT_EQ(must(looking.job(each.job))->state, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(, HttpCutClaim,
+                         ::testing::Values(Delivery::at_least_once, Delivery::at_most_once, Delivery::hold),
+                         [](const auto& info) { return std::string{to_string(info.param)}; });
 
 TEST_F(HttpWork, a_request_behind_a_waiting_claim_is_answered_after_it) {
   RawClient client = connect();

@@ -96,6 +96,8 @@ class Stream {
     }
     return jobs;
   }
+  /// Until the server writes its first message.
+  void wait_until_it_begins() { stream_->WaitForInitialMetadata(); }
   void half_close() { stream_->WritesDone(); }
   grpc::Status finish() {
     ended_ = true;

@@ -165,6 +165,37 @@ TEST_F(BrokenStreamTest, jobs_are_released_too_when_the_server_is_destroyed) {
   EXPECT_TRUE(unsent_jobs_come_back());
 }
 
+/// A write that fails may have arrived all the same.
+class CutWriteTest : public StreamTest, public ::testing::WithParamInterface<Delivery> {
+ protected:
+  /// Each fills a message of its own, which does not fit into the window of a client that does not read.
+  NewJob large_job() {
+    return {.payload = std::string(900'000, 'x'), .encoding = Encoding::bytes, .delivery = GetParam()};
+  }
+};
+
+TEST_P(CutWriteTest, a_job_whose_write_was_cut_is_given_to_others_only_if_it_may_run_twice) {
+  enqueue_many(3, large_job());
+  Stream cut{stub(), "cut"};
+  ASSERT_TRUE(cut.grant(3));
+  cut.wait_until_it_begins();  // the first job is being written, and the others wait
+
+  EXPECT_EQ(cut.cancel().error_code(), grpc::StatusCode::CANCELLED);
+
+  ASSERT_TRUE(eventually([&] { return server_->counters().streams == 0; }));
+  service_->stop();  // which writes down what was released
+  EXPECT_EQ(running(), may_run_twice(GetParam()) ? 0 : 1);
+  advance(kTtl + ms{1});
+  sweep();
+  EXPECT_EQ(counts().dead, GetParam() == Delivery::at_most_once ? 1 : 0);
+  EXPECT_EQ(counts().held, GetParam() == Delivery::hold ? 1 : 0);
+  EXPECT_EQ(counts().available, may_run_twice(GetParam()) ? 3 : 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(, CutWriteTest,
+                         ::testing::Values(Delivery::at_least_once, Delivery::at_most_once, Delivery::hold),
+                         [](const auto& info) { return std::string{to_string(info.param)}; });
+
 TEST_F(StreamTest, what_a_client_does_not_read_is_bounded) {
   // Credit for everything, and a client that reads nothing: the server claims only so far ahead.
   enqueue_many(80, {.payload = std::string(500'000, 'x'), .encoding = Encoding::bytes});

@@ -87,8 +87,11 @@ void BenchDatabase::script(const std::string& sql) {
 }
 
 void BenchDatabase::clear() {
-  script("TRUNCATE faultline.ledger, faultline.grants, faultline.tallies");
-  script("DELETE FROM faultline.jobs WHERE queue <> ''");
+  // In one transaction: a server that claims between the two would be counted, and its job would not be
+  // there.
+  script(
+      "TRUNCATE faultline.ledger, faultline.grants, faultline.tallies;"
+      "DELETE FROM faultline.jobs WHERE queue <> ''");
   script("VACUUM ANALYZE faultline.jobs");
 }
 

@@ -17,7 +17,7 @@ double drain_once(BenchDatabase& database, const DrainOptions& options) {
   WorkerPool worker_pool{database.dsn(), options.worker_pool, [](Context&) {}};
   const auto begun = Clock::now();
   worker_pool.start();
-  worker_pool.wait_for_settled(options.jobs);
+  worker_pool.wait_until_done(client, options.jobs);
   const std::chrono::duration<double> took = Clock::now() - begun;
   worker_pool.stop();
   for (const QueueCounts& queue : must(client.counts("default"))) {

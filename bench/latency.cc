@@ -72,7 +72,7 @@ Samples sample(BenchDatabase& database, const LatencyOptions& options, Baselines
     rest();
     samples.baseline.push_back(echo->once().count());
   }
-  worker_pool.wait_for_settled(options.jobs);
+  worker_pool.wait_until_done(client, options.jobs);
   worker_pool.stop();
   return samples;
 }

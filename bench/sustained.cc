@@ -44,7 +44,7 @@ double sustain(BenchDatabase& database, const SustainedOptions& options) {
   });
   const std::uint64_t settled = worker_pool.settled();
   const std::chrono::duration<double> took = Clock::now() - begun;
-  worker_pool.wait_for_settled(added);
+  worker_pool.wait_until_done(client, added);
   worker_pool.stop();
   return static_cast<double>(settled) / took.count();
 }

@@ -49,17 +49,29 @@ std::uint64_t WorkerPool::settled() const {
   return sum;
 }
 
-void WorkerPool::wait_for_settled(std::uint64_t jobs) const {
+void WorkerPool::wait_until_done(Client& client, std::uint64_t jobs) const {
+  for (std::uint64_t expected = jobs; expected > 0;) {
+    wait_for_settled(expected);
+    // Each job that is left will be settled once more, at least.
+    const std::uint64_t before = settled();
+    std::int64_t left = 0;
+    for (const QueueCounts& queue : must(client.counts("default")))
+      left += queue.scheduled + queue.available + queue.running;
+    expected = left > 0 ? before + static_cast<std::uint64_t>(left) : 0;
+  }
+}
+
+void WorkerPool::wait_for_settled(std::uint64_t settlements) const {
   std::uint64_t last = 0;
   auto moved = Clock::now();
   for (;;) {
     const std::uint64_t now = settled();
-    if (now >= jobs) return;
+    if (now >= settlements) return;
     if (now != last) moved = Clock::now();
     last = now;
     if (Clock::now() - moved > kStallMax) {
       throw std::runtime_error("the workers stopped at " + std::to_string(now) + " of " +
-                               std::to_string(jobs) + " jobs");
+                               std::to_string(settlements) + " settlements");
     }
     std::this_thread::sleep_for(kLook);
   }

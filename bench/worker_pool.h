@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/report.h"
+#include "faultline/client.h"
 #include "faultline/worker.h"
 
 namespace faultline::bench {
@@ -28,12 +29,15 @@ class WorkerPool {
   /// Drains all of them. Throws if one of them could not write down an outcome.
   void stop();
 
-  /// Settlements that the database has acknowledged.
+  /// Settlements that the database has acknowledged. A job that waited for a slot too long is given back, and
+  /// so has more than one.
   [[nodiscard]] std::uint64_t settled() const;
-  /// Until this many are settled. Throws when nothing happens for a long time.
-  void wait_for_settled(std::uint64_t jobs) const;
+  /// Until this many jobs were added and all have ended. Throws when nothing happens for a long time.
+  void wait_until_done(Client& client, std::uint64_t jobs) const;
 
  private:
+  void wait_for_settled(std::uint64_t settlements) const;
+
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -11,7 +11,7 @@ constexpr std::chrono::milliseconds kWaitMin{50};
 constexpr std::chrono::milliseconds kWaitMax{5'000};
 /// How long a stream that is left may take to end by itself.
 constexpr std::chrono::seconds kGrace{2};
-/// A stream that ended sooner is not opened again at once.
+/// A stream that ended sooner, and brought nothing, is not opened again at once.
 constexpr std::chrono::seconds kShortLife{1};
 /// A server that does not take a stream says so at once. One that takes it need not say anything.
 constexpr std::chrono::milliseconds kTaken{200};
@@ -192,7 +192,7 @@ void JobSubscription::retire(Clock::time_point now) {
 }
 
 void JobSubscription::wait_to_open(const Stream& last, Clock::time_point now) {
-  if (now - last.began >= kShortLife) wait_ = {};
+  if (last.received > 0 || now - last.began >= kShortLife) wait_ = {};
   // Full jitter: workers that lost their server together do not come back together.
   std::uniform_int_distribution<std::int64_t> spread{0, wait_.count()};
   open_at_ = now + std::chrono::milliseconds{spread(jitter_)};

@@ -79,18 +79,25 @@ PrivatePostgresOptions TestServer::options() {
   options.data_dir = server_directory();
   options.database = "postgres";
   options.durable = false;
-  options.settings = {{"max_connections", "300"}};
+  // Every copied and every dropped database looks through all buffers, several times.
+  options.settings = {{"max_connections", "300"}, {"shared_buffers", "64MB"}};
   return options;
 }
 
-TestServer::TestServer() : server_(must(PrivatePostgres::start(options()))) {}
+TestServer::TestServer() : server_(must(PrivatePostgres::start(options()))), keeper_(admin()) {}
 
 TestServer& TestServer::instance() {
   static TestServer server;
   return server;
 }
 
-std::string TestServer::migrated_template() {
+const std::string& TestServer::migrated_template() {
+  const std::lock_guard lock{mutex_};
+  if (migrated_template_.empty()) migrated_template_ = make_migrated_template();
+  return migrated_template_;
+}
+
+std::string TestServer::make_migrated_template() const {
   const std::string name = std::string{kTemplatePrefix} + schema_fingerprint();
   auto admin_connection = admin();
   if (database_exists(admin_connection, name)) return name;
@@ -106,6 +113,22 @@ std::string TestServer::migrated_template() {
   run(admin_connection, "ALTER DATABASE " + draft + " ALLOW_CONNECTIONS false");
   run(admin_connection, "ALTER DATABASE " + draft + " RENAME TO " + name);
   return name;
+}
+
+void TestServer::copy_database(const std::string& source, const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  // An earlier process with our number may have died before it dropped its own.
+  if (database_exists(keeper_, name)) run(keeper_, "DROP DATABASE " + name + " WITH (FORCE)");
+  // Copying the files takes a tenth of the time that writing them through the log takes. It is how every
+  // server before 15 does it, and those have no word for it.
+  const bool has_strategies = query_text(keeper_, "SHOW server_version_num") >= "150000";
+  run(keeper_,
+      "CREATE DATABASE " + name + " TEMPLATE " + source + (has_strategies ? " STRATEGY file_copy" : ""));
+}
+
+void TestServer::drop_database(const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  run(keeper_, "DROP DATABASE " + name + " WITH (FORCE)");
 }
 
 void TestServer::drop_orphaned_databases() {
@@ -129,20 +152,12 @@ TestDatabase::TestDatabase(Template from)
 TestDatabase::TestDatabase(const std::string& source) {
   static std::atomic<int> count{0};
   name_ = std::string{kDatabasePrefix} + std::to_string(::getpid()) + "_" + std::to_string(++count);
-  auto admin = TestServer::instance().admin();
-  // An earlier process with our number may have died before it dropped its own.
-  if (database_exists(admin, name_)) run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
-  // Copying the files takes a tenth of the time that writing them through the log takes. It is how every
-  // server before 15 does it, and those have no word for it.
-  const bool has_strategies = query_text(admin, "SHOW server_version_num") >= "150000";
-  run(admin,
-      "CREATE DATABASE " + name_ + " TEMPLATE " + source + (has_strategies ? " STRATEGY file_copy" : ""));
+  TestServer::instance().copy_database(source, name_);
 }
 
 TestDatabase::~TestDatabase() {
   try {
-    auto admin = TestServer::instance().admin();
-    run(admin, "DROP DATABASE " + name_ + " WITH (FORCE)");
+    TestServer::instance().drop_database(name_);
   } catch (const std::exception& error) {
     std::cerr << "the test database " << name_ << " was not dropped: " << error.what() << '\n';
   }

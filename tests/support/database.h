@@ -2,6 +2,7 @@
 
 #include <expected>
 #include <filesystem>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,13 +42,21 @@ class TestServer {
 
   /// The name of the database that migrated test databases are copied from, made on first use. Its name
   /// comes from the migrations, so a server directory of an older checkout cannot serve an old schema.
-  [[nodiscard]] std::string migrated_template();
+  [[nodiscard]] const std::string& migrated_template();
+  /// On a connection that this process keeps, since to open one costs as much as a short test.
+  void copy_database(const std::string& source, const std::string& name);
+  void drop_database(const std::string& name);
   /// Drops the databases of test processes that died.
   void drop_orphaned_databases();
 
  private:
   TestServer();
+  [[nodiscard]] std::string make_migrated_template() const;
+
   PrivatePostgres server_;
+  std::mutex mutex_;  // guards all below
+  pg::Connection keeper_;
+  std::string migrated_template_;
 };
 
 enum class Template {

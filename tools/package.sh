@@ -51,10 +51,8 @@ lay_out() {
 
 # copy FOLDER DIRECTORY: the files that belong to a folder of the repository.
 copy() {
-  local file
-  while IFS= read -r file; do
-    install -D -m "$([ -x "$repo/$file" ] && echo 755 || echo 644)" "$repo/$file" "$2/${file#"$1/"}"
-  done < <(project_files "$repo" | grep "^$1/")
+  mkdir -p "$2"
+  project_files "$repo" | grep "^$1/" | tar -C "$repo" --files-from - --transform "s,^$1/,," --mode u=rwX,go=rX -cf - | tar -C "$2" -xf -
 }
 
 # relink UP PAGE…: a guide's links, as the packages have the files. What they do not have is named and not linked. UP leads from

@@ -49,7 +49,7 @@ target_link_libraries(faultline_remote_shared PUBLIC faultline_shared
 # What is installed, built.
 add_custom_target(faultline_installed DEPENDS faultline faultline_shared faultline_remote_shared)
 
-# Package.cmake makes a Debian package of each component.
+# tools/package.sh makes a Debian package of each component.
 set(in_development COMPONENT development)
 install(TARGETS faultline RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 install(TARGETS faultline_shared EXPORT faultline-targets

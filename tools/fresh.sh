@@ -1,7 +1,8 @@
 #!/bin/bash
 # Does what a new user does, on a machine as bare as theirs: a minimal Debian 12 made for the occasion, with a clone of
 # HEAD in it. What is missing from tools/packages.txt is missing there.
-# usage: fresh.sh [--quick | [--user] [COMMAND…]]   (as root; `./dev help` says what they mean)
+# With --package, the packages that the clone makes are then tried on a second one, which has nothing else of Faultline.
+# usage: fresh.sh [--quick | --package | [--user] [COMMAND…]]   (as root; `./dev help` says what they mean)
 #
 # All of it happens in a mount and a process namespace of its own, which the kernel takes down with its first process: this
 # machine sees none of the mounts, and nothing that was started in there outlives this script, however it ends.
@@ -15,6 +16,7 @@ release=bookworm
 # Where the clone is in there, for whoever works in it: ccache knows some sources only by where they are. It is a home that is
 # closed to others, as homes are.
 clone=/home/somebody/faultline
+place=$clone             # where commands are given
 
 # How long ./dev run may take until it is up (it builds first), until its race was seen, and until it is down.
 up_max=2400 race_max=120 down_max=60
@@ -49,14 +51,13 @@ make_bare() {
   mv "$bare.new" "$bare"
 }
 
-remove_machine() {
-  [ -e "$machine" ] || return 0
+remove_machines() {
   # Nothing is ever mounted there in this namespace. If something is all the same, what is behind it is not ours to delete.
   if grep -qF " ${machine// /\\040}" /proc/self/mountinfo; then
     echo "Not removing $machine: something is mounted there (see /proc/self/mountinfo)." >&2
     return 1
   fi
-  rm -rf --one-file-system "$machine"
+  rm -rf --one-file-system "$machine" "$machine-2"
 }
 
 # What the machine needs to reach the same package archives as this one.
@@ -108,11 +109,12 @@ guide_script() {
 # A table of the results, and the names of the packages that each command asked for.
 report() {
   [ -e "$results" ] || return 0
-  local as command seconds status all asked
-  printf '\n%-9s %-24s %6s  %-11s %s\n' as command time exit packages
+  local as command seconds status all asked width
+  width=$(cut -f 2 "$results" | sed 's/  #.*//' | wc -L)
+  printf '\n%-9s %-*s %6s  %-11s %s\n' as "$width" command time exit packages
   while IFS=$'\t' read -r as command seconds status all asked; do
     [ "$seconds" = - ] || seconds=$((seconds / 60)):$(printf %02d $((seconds % 60)))
-    printf '%-9s %-24s %6s  %-11s %s\n' "$as" "${command%%  #*}" "$seconds" "$status" "$all"
+    printf '%-9s %-*s %6s  %-11s %s\n' "$as" "$width" "${command%%  #*}" "$seconds" "$status" "$all"
   done <"$results"
   while IFS=$'\t' read -r as command seconds status all asked; do
     [ -z "$asked" ] || printf '\n%s installed: %s\n' "${command%%  #*}" "$asked" | fold -s -w 118
@@ -127,7 +129,7 @@ clean_up() {
     wait "$namespace" 2>/dev/null || true
   fi
   report >&2
-  remove_machine || status=1
+  remove_machines || status=1
   # After `sudo ./dev fresh`, ./dev clean works without.
   [ -z "${SUDO_UID-}" ] || chown -R "$SUDO_UID:${SUDO_GID-}" "$fresh"
   exit "$status"
@@ -137,11 +139,28 @@ clean_up() {
 steps=()
 step() { steps+=("$1"$'\t'"$2"); }
 
+# What the packages are for, from their making to their removal.
+package_steps() {
+  step root './dev package'
+  step - 'the packages, on a second machine'
+  step root 'apt update && apt install ./faultline_*.deb man-db'
+  step somebody 'faultline version'
+  step somebody 'man faultline'
+  step somebody 'faultline up'
+  step somebody 'faultline drill lease-race --runs 100'
+  step root 'apt install ./libfaultline*.deb g++ cmake pkg-config'
+  step somebody 'the examples, by find_package'
+  step somebody 'hello, by pkg-config'
+  step root "apt remove faultline 'libfaultline*'"
+  step root "apt purge faultline 'libfaultline*'"
+}
+
 main() {
-  local quick='' as=root command
+  local quick='' package='' as=root command
   while [ $# -gt 0 ]; do
     case $1 in
       --quick) quick=1 ;;
+      --package) package=1 ;;
       --user) as=somebody ;;
       -*) die "fresh: unknown option $1" ;;
       *) break ;;
@@ -149,7 +168,7 @@ main() {
     shift
   done
   [ "$(id -u)" = 0 ] || die "./dev fresh makes a Debian of its own and changes its root there, which only root can: sudo ./dev fresh"
-  [ -z "$quick" ] || [ $# = 0 ] || die "fresh: --quick takes no commands"
+  [ -z "$quick$package" ] || [ $# = 0 ] || die "fresh: --quick and --package take no commands"
 
   if [ -n "$quick" ]; then
     # As root on the bare machine, then as somebody with sudo, who also has the rest installed.
@@ -157,6 +176,8 @@ main() {
     step somebody './dev setup'
     step somebody 'cmake --preset EACH'
     step somebody './dev run'
+  elif [ -n "$package" ]; then
+    package_steps
   elif [ $# -gt 0 ]; then
     for command; do
       [ "$command" = docs/getting-started.md ] || command="./dev $command"
@@ -175,12 +196,9 @@ main() {
   trap clean_up EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
-  remove_machine
+  remove_machines
   make_bare
   [ -z "$(git -C "$repo" status --porcelain)" ] || say "what is not committed is not tried: it is a clone of HEAD"
-  mkdir "$machine"
-  tar -C "$machine" -xpf "$bare" --numeric-owner
-  carry_settings
 
   # The first process in there is this script again. It dies with unshare, and unshare with us.
   setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
@@ -209,7 +227,7 @@ as_user() {
   [ ! -e "$machine/etc/fresh.crt" ] || carried+=(NODE_EXTRA_CA_CERTS=/etc/fresh.crt)
   exec chroot "$machine" /usr/bin/env --default-signal -i HOME=$home USER="$user" LOGNAME="$user" PATH=$path \
     CCACHE_DIR=/var/cache/ccache CCACHE_STATSLOG=/tmp/ccache-"$user".log "${carried[@]}" \
-    setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd $clone && $2"
+    setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd $place && $2"
 }
 
 # clone_for USER HOME
@@ -282,6 +300,56 @@ try_run() {
   return $status
 }
 
+# try_script USER SCRIPT LOG: commands that must all succeed.
+try_script() {
+  printf '%s\n' "$2" >"$machine/tmp/script.sh"
+  (as_user "$1" 'bash -eux -o pipefail /tmp/script.sh') >"$3" 2>&1 &
+  wait $!
+}
+
+# The examples as they are installed, built and run as their CMakeLists.txt says, with a private server. Each says what it should.
+examples_script() {
+  cat <<'END'
+cp -r /usr/share/doc/libfaultline-dev/examples ~ && cd ~/examples
+cmake -S . -B build && cmake --build build
+faultline pg start && faultline migrate
+for output in output/*.txt; do
+  build/example_"$(basename "$output" .txt)" "$(faultline pg url)" | diff "$output" -
+done
+faultline pg stop
+END
+}
+
+# As the guide builds without CMake. And the other library is found as well.
+hello_script() {
+  cat <<'END'
+mkdir ~/hello && cd ~/hello && cp /usr/share/doc/libfaultline-dev/examples/{hello.cc,example.h} .
+g++ -std=c++23 hello.cc $(pkg-config --cflags --libs faultline) -o hello
+faultline pg start && faultline migrate
+[ "$(./hello "$(faultline pg url)")" = 'hello, world' ]
+faultline pg stop
+cat >remote.cc <<'CC'
+#include <faultline/worker.h>
+int main() { const auto worker = faultline::Worker::connect("faultline://127.0.0.1:1"); }
+CC
+g++ -std=c++23 remote.cc $(pkg-config --cflags --libs faultline-remote) -o remote && ./remote
+END
+}
+
+# check_removed: the program has gone, and what its user wrote has not: settings, and jobs.
+check_removed() {
+  [ ! -e "$machine/usr/bin/faultline" ] && [ -e "$machine/etc/faultline/faultline.toml" ] &&
+    [ -d "$machine/home/somebody/.local/share/faultline" ]
+}
+
+# check_purged: nothing is left but what is in somebody's home, and where we put the packages.
+check_purged() {
+  local left
+  left=$(cd "$machine" && find . -xdev \( -path ./home -o -path ".$place" \) -prune -o -name '*faultline*' -print)
+  left+=$(chroot "$machine" ldconfig -p | grep faultline || true)
+  [ -z "$left" ] || { printf 'left behind:\n%s\n' "$left" && return 1; }
+}
+
 # try_presets USER LOG: configures every preset there is.
 try_presets() {
   local preset presets
@@ -300,11 +368,12 @@ try() {
   : >"$log"
   case $command in
     './dev run' | './dev run '*) try_run "$user" "$command" "$log" || status=$? ;;
-    docs/getting-started.md)
-      guide_script >"$machine/tmp/getting-started.sh"
-      (as_user "$user" 'bash -eux /tmp/getting-started.sh') >"$log" 2>&1 &
-      wait $! || status=$?
-      ;;
+    docs/getting-started.md) try_script "$user" "$(guide_script)" "$log" || status=$? ;;
+    'faultline up') try_run "$user" "$command" "$log" || status=$? ;;
+    'the examples, by find_package') try_script "$user" "$(examples_script)" "$log" || status=$? ;;
+    'hello, by pkg-config') try_script "$user" "$(hello_script)" "$log" || status=$? ;;
+    'apt remove '*) { (as_user "$user" "$command") && check_removed; } >"$log" 2>&1 || status=$? ;;
+    'apt purge '*) { (as_user "$user" "$command") && check_purged; } >"$log" 2>&1 || status=$? ;;
     'cmake --preset EACH') try_presets "$user" "$log" || status=$? ;;
     *)
       (as_user "$user" "$command") >"$log" 2>&1 &
@@ -330,26 +399,53 @@ share_ccache() {
   mount --bind "$cache" "$machine/var/cache/ccache"
 }
 
-inside() {
-  set -m  # each command in a process group of its own, as in a terminal
+start_machine() {
+  mkdir "$machine"
+  tar -C "$machine" -xpf "$bare" --numeric-owner
+  carry_settings
   mount -t proc proc "$machine/proc"
   mount -t sysfs -o ro sysfs "$machine/sys"
   mount -t devpts -o newinstance,ptmxmode=0666 devpts "$machine/dev/pts"
   mount -t tmpfs -o mode=1777 tmpfs "$machine/dev/shm"
-  share_ccache
   chroot "$machine" useradd --create-home --shell /bin/bash somebody
   chmod 0700 "$machine/home/somebody"
+}
+
+# Another machine, with the packages that were made on this one and nothing else.
+move_packages() {
+  local made=$machine$clone/build
+  machine=$machine-2 place=/srv
+  start_machine
+  cp "$made"/*.deb "$machine$place"
+  # What somebody would answer, if somebody were there.
+  echo 'APT::Get::Assume-Yes "true";' >>"$machine/etc/apt/apt.conf.d/80fresh"
+  echo 'debconf debconf/frontend select Noninteractive' | chroot "$machine" debconf-set-selections
+  # Debian's PostgreSQL has a service. Nothing is to run in here but what a command starts, and a command's is seen to end.
+  printf '#!/bin/sh\nexit 101\n' >"$machine/usr/sbin/policy-rc.d"
+  chmod +x "$machine/usr/sbin/policy-rc.d"
+}
+
+inside() {
+  set -m  # each command in a process group of its own, as in a terminal
+  start_machine
+  share_ccache
   clone_for root /root
   local number=0 status=0 step user command
   for step; do
     user=${step%%$'\t'*} command=${step#*$'\t'} number=$((number + 1))
     if [ $status != 0 ]; then
-      printf '%s\t%s\t-\tnot run\t\t\n' "$user" "$command" >>"$results"
+      [ "$user" = - ] || printf '%s\t%s\t-\tnot run\t\t\n' "$user" "$command" >>"$results"
       continue
     fi
-    [ "$user" = root ] || let_somebody_in
+    if [ "$user" = - ]; then
+      say "$command"
+      move_packages
+      continue
+    fi
+    [ "$user" = root ] || [ "$place" != "$clone" ] || let_somebody_in
     try "$user" "$command" $number || status=1
   done
+  machine=$fresh/root
   for user in root somebody; do
     [ ! -e "$machine/tmp/ccache-$user.log" ] || say "ccache, as $user: $(grep -cE '^(direct|preprocessed)_cache_hit' "$machine/tmp/ccache-$user.log")" \
       "from the cache, $(grep -c '^cache_miss' "$machine/tmp/ccache-$user.log") compiled"

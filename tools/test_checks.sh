@@ -142,7 +142,31 @@ tidy() {
   fails 'readability-identifier-naming' clang-tidy-19 --quiet "$tree/src/low/low.cc" -- -std=c++23
 }
 
-for group in arrows registration paths format hardening migration_numbers tidy; do
+packages() {
+  if ! command -v lintian >/dev/null; then
+    echo "lintian is not installed: what it says of packages was not tried"
+    return
+  fi
+  local package=$scratch/package
+  mkdir -p "$package/DEBIAN" "$package/usr/share/doc/low" "$package/usr/share/low"
+  echo 'Here I am.' >"$package/usr/share/low/it"
+  printf 'Copyright 2026 Jane\nLicense: see /usr/share/common-licenses/Apache-2.0\n' >"$package/usr/share/doc/low/copyright"
+  printf 'low (1) unstable; urgency=medium\n\n  * It is here.\n\n -- Jane <jane@example.org>  Thu, 01 Jan 2026 00:00:00 +0000\n' |
+    gzip -9n >"$package/usr/share/doc/low/changelog.gz"
+  # pack MAIL
+  pack() {
+    printf '%s\n' 'Package: low' 'Version: 1' 'Architecture: all' 'Section: misc' 'Priority: optional' "Maintainer: Jane <$1>" \
+      'Description: lowest of packages' ' It holds next to nothing, and is here to be looked at by those who' \
+      ' look at packages, who want two lines.' >"$package/DEBIAN/control"
+    dpkg-deb --root-owner-group --build "$package" "$scratch/low_1_all.deb" >/dev/null
+  }
+  pack jane@example.org && passes "$here/check_packages.sh" "$scratch/low_1_all.deb"
+  pack jane@localhost && fails 'E: .*bogus-mail-host' "$here/check_packages.sh" "$scratch/low_1_all.deb"
+  rm -r "$package/usr/share/low" && pack jane@example.org &&
+    fails 'W: .*empty-binary-package' "$here/check_packages.sh" "$scratch/low_1_all.deb"
+}
+
+for group in arrows registration paths format hardening migration_numbers tidy packages; do
   "$group"
   echo "tried: $group"
 done

@@ -1,5 +1,6 @@
-// The Debian package, made from the build under test, unpacked into a root of its own and used there.
+// The Debian packages, made from the build under test, unpacked into a root of their own and used there.
 
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -10,10 +11,16 @@ namespace faultline::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
-using ::testing::MatchesRegex;
 using ::testing::Not;
+
+const std::string kVersion = FAULTLINE_VERSION;
+const std::string kLibrary = "libfaultline" + kVersion.substr(0, kVersion.rfind('.'));
+const std::string kRemoteLibrary = "libfaultline-remote" + kVersion.substr(0, kVersion.rfind('.'));
+const std::vector<std::string> kPackages{"faultline", "libfaultline-dev", kRemoteLibrary, kLibrary};
 
 std::string run(ProcessOptions options) {
   const std::string name = options.argv.front();
@@ -22,113 +29,182 @@ std::string run(ProcessOptions options) {
   return result.out;
 }
 
+/// Files and links below a directory.
+std::set<std::string> files_in(const fs::path& directory) {
+  std::set<std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator{directory}) {
+    if (!entry.is_directory()) found.insert(entry.path().lexically_relative(directory));
+  }
+  return found;
+}
+
 /// Made once for all tests of this program, and quickly: small is for what ships.
-class Package {
+class Packages {
  public:
-  Package() {
-    (void)run({.argv = {CPACK_PROGRAM, "--config", FAULTLINE_BUILD "/CPackConfig.cmake", "-G", "DEB", "-D",
-                        "CPACK_DEBIAN_COMPRESSION_TYPE=gzip", "-B", scratch_.path()}});
-    (void)run({.argv = {"dpkg-deb", "--extract", file(), root()}});
+  Packages() {
+    (void)run({.argv = {PACKAGE_SCRIPT, FAULTLINE_BUILD, scratch_ / "made"},
+               .environment = {{"DPKG_DEB_COMPRESSOR_LEVEL", "0"}}});
+    for (const auto& entry : fs::directory_iterator{scratch_ / "made"}) {
+      const std::string file = entry.path().filename();
+      const std::string name = file.substr(0, file.find('_'));
+      files_[name] = entry.path();
+      (void)run({.argv = {"dpkg-deb", "--raw-extract", entry.path(), scratch_ / name}});
+      (void)run({.argv = {"dpkg-deb", "--extract", entry.path(), root()}});
+    }
   }
 
-  [[nodiscard]] fs::path file() const {
-    for (const auto& entry : fs::directory_iterator{scratch_.path()}) {
-      if (entry.path().extension() == ".deb") return entry.path();
-    }
-    return scratch_ / "no.deb";
-  }
+  [[nodiscard]] const std::map<std::string, std::string>& files() const { return files_; }
+  /// What one of them has; its metadata is in DEBIAN.
+  [[nodiscard]] fs::path tree(const std::string& package) const { return scratch_ / package; }
+  /// A system that has all of them.
   [[nodiscard]] fs::path root() const { return scratch_ / "root"; }
-  [[nodiscard]] std::string field(const std::string& name) const {
-    return run({.argv = {"dpkg-deb", "--field", file(), name}});
+  [[nodiscard]] fs::path scratch(const std::string& name) const { return scratch_ / name; }
+  [[nodiscard]] std::string field(const std::string& package, const std::string& name) const {
+    return run({.argv = {"dpkg-deb", "--field", files_.at(package), name}});
   }
 
  private:
   ScratchDir scratch_;
+  std::map<std::string, std::string> files_;
 };
 
 class PackageTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { package_ = std::make_unique<Package>(); }
-  static void TearDownTestSuite() { package_.reset(); }
+  static void SetUpTestSuite() { packages_ = std::make_unique<Packages>(); }
+  static void TearDownTestSuite() { packages_.reset(); }
 
   /// Runs the packaged program with an environment that knows nothing of the build.
   static ProcessResult run_packaged(const std::vector<std::string>& arguments,
                                     const std::string& database = "") {
     std::vector<std::string> argv{"env", "-i", "PATH=/usr/bin:/bin", "HOME=/nonexistent"};
     if (!database.empty()) argv.push_back("DATABASE_URL=" + database);
-    argv.push_back(package_->root() / "usr/bin/faultline");
+    argv.push_back(packages_->root() / "usr/bin/faultline");
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return run_process({.argv = std::move(argv)});
   }
 
-  static std::set<std::string> files() {
-    std::set<std::string> found;
-    for (const auto& entry : fs::recursive_directory_iterator{package_->root()}) {
-      if (!entry.is_directory()) found.insert(entry.path().lexically_relative(package_->root()));
-    }
-    return found;
-  }
-
   static std::string unit(const std::string& name) {
-    return read_file(package_->root() / "usr/lib/systemd/system" / name);
+    return read_file(packages_->root() / "usr/lib/systemd/system" / name);
   }
 
-  static inline std::unique_ptr<Package> package_;
+  static inline std::unique_ptr<Packages> packages_;
 };
 
-TEST_F(PackageTest, its_metadata_says_what_it_is_and_what_it_needs) {
-  EXPECT_EQ(package_->field("Package"), "faultline\n");
-  EXPECT_EQ(package_->field("Version"), FAULTLINE_VERSION "\n");
-  EXPECT_THAT(package_->file().filename().string(),
-              MatchesRegex("faultline_" FAULTLINE_VERSION "_[a-z0-9]+\\.deb"));
-  EXPECT_THAT(package_->field("Depends"), HasSubstr("libpq5"));
-  EXPECT_THAT(package_->field("Depends"), HasSubstr("libgrpc++"));
-  EXPECT_THAT(package_->field("Depends"), HasSubstr("libc6"));
-  EXPECT_EQ(package_->field("Recommends"), "postgresql-15\n");
+TEST_F(PackageTest, lintian_neither_finds_errors_nor_warns) {
+  std::vector<std::string> argv{CHECK_PACKAGES_SCRIPT};
+  for (const auto& [name, file] : packages_->files()) argv.push_back(file);
+
+  (void)run({.argv = std::move(argv)});
 }
 
-TEST_F(PackageTest, it_has_program_library_headers_units_pages_completions_and_an_example) {
-  const std::string version = FAULTLINE_VERSION;
+TEST_F(PackageTest, their_metadata_says_what_they_are_and_what_they_need) {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : packages_->files()) {
+    names.push_back(name);
+    EXPECT_EQ(packages_->field(name, "Package"), name + "\n");
+    EXPECT_EQ(packages_->field(name, "Version"), kVersion + "\n");
+  }
+  EXPECT_EQ(names, kPackages);
+
   EXPECT_THAT(
-      files(),
-      IsSupersetOf({std::string{"usr/bin/faultline"}, "usr/" FAULTLINE_LIBDIR "/libfaultline.so." + version,
-                    "usr/" FAULTLINE_LIBDIR "/libfaultline-remote.so." + version,
-                    std::string{"usr/" FAULTLINE_LIBDIR "/libfaultline.so"},
-                    std::string{"usr/" FAULTLINE_LIBDIR "/pkgconfig/faultline.pc"},
-                    std::string{"usr/" FAULTLINE_LIBDIR "/cmake/faultline/faultline-config.cmake"},
-                    std::string{"usr/include/faultline/worker.h"},
-                    std::string{"usr/lib/systemd/system/faultline-server.service"},
-                    std::string{"usr/lib/systemd/system/faultline-worker@.service"},
-                    std::string{"usr/share/man/man1/faultline.1.gz"},
-                    std::string{"usr/share/man/man1/faultline-serve.1.gz"},
-                    std::string{"usr/share/bash-completion/completions/faultline"},
-                    std::string{"usr/share/zsh/vendor-completions/_faultline"},
-                    std::string{"usr/share/faultline/proto/faultline/v1/faultline.proto"},
-                    std::string{"usr/share/doc/faultline/copyright"},
-                    std::string{"usr/share/doc/faultline/changelog.gz"},
-                    std::string{"usr/share/doc/faultline/ops/haproxy/haproxy.cfg"},
-                    std::string{"etc/faultline/faultline.toml"}}));
+      packages_->field("faultline", "Depends"),
+      AllOf(HasSubstr("libpq5"), HasSubstr("libgrpc++"), HasSubstr("libc6"), Not(HasSubstr("libfaultline"))));
+  EXPECT_THAT(packages_->field("faultline", "Recommends"), HasSubstr("postgresql"));
+  // Who works on the database alone does without gRPC.
+  EXPECT_THAT(packages_->field(kLibrary, "Depends"), AllOf(HasSubstr("libpq5"), Not(HasSubstr("grpc"))));
+  const std::string same_version = " (= " + kVersion + ")";
+  EXPECT_THAT(packages_->field(kRemoteLibrary, "Depends"),
+              AllOf(HasSubstr(kLibrary + same_version), HasSubstr("libgrpc++")));
+  EXPECT_THAT(packages_->field("libfaultline-dev", "Depends"),
+              AllOf(HasSubstr(kLibrary + same_version), HasSubstr(kRemoteLibrary + same_version)));
 }
 
-TEST_F(PackageTest, its_configuration_is_kept_at_an_upgrade_and_readable_by_root_alone) {
-  EXPECT_EQ(run({.argv = {"dpkg-deb", "--info", package_->file(), "conffiles"}}),
-            "/etc/faultline/faultline.toml\n");
-  const auto mode = fs::status(package_->root() / "etc/faultline/faultline.toml").permissions();
+TEST_F(PackageTest, the_programs_package_has_units_pages_completions_guides_and_an_example_of_its_settings) {
+  const auto files = files_in(packages_->tree("faultline"));
+  EXPECT_THAT(
+      files,
+      IsSupersetOf(
+          {"usr/bin/faultline", "usr/lib/systemd/system/faultline-server.service",
+           "usr/lib/systemd/system/faultline-worker@.service", "usr/share/man/man1/faultline.1.gz",
+           "usr/share/man/man1/faultline-serve.1.gz", "usr/share/bash-completion/completions/faultline",
+           "usr/share/zsh/vendor-completions/_faultline", "usr/share/doc/faultline/getting-started.md",
+           "usr/share/doc/faultline/operations.md", "usr/share/doc/faultline/reference/cli.md",
+           "usr/share/doc/faultline/ops/haproxy/haproxy.cfg", "usr/share/doc/faultline/CHANGELOG.md",
+           "etc/faultline/faultline.toml"}));
+  for (const std::string& file : files) EXPECT_THAT(file, Not(HasSubstr("libfaultline")));
+}
+
+TEST_F(PackageTest, a_librarys_package_has_the_library_alone) {
+  const std::string minor = kVersion.substr(0, kVersion.rfind('.'));
+  for (const auto& [package, library] :
+       {std::pair{kLibrary, "libfaultline"}, std::pair{kRemoteLibrary, "libfaultline-remote"}}) {
+    const std::string so = std::string{"usr/" FAULTLINE_LIBDIR "/"} + library + ".so.";
+    EXPECT_THAT(files_in(packages_->tree(package)),
+                ElementsAre("DEBIAN/control", "DEBIAN/md5sums", "DEBIAN/shlibs", "DEBIAN/triggers",
+                            so + minor, so + kVersion, "usr/share/doc/" + package + "/changelog.gz",
+                            "usr/share/doc/" + package + "/copyright"));
+  }
+}
+
+TEST_F(PackageTest, the_development_package_has_what_a_compiler_wants_and_the_examples) {
+  EXPECT_THAT(files_in(packages_->tree("libfaultline-dev")),
+              IsSupersetOf({"usr/include/faultline/worker.h", "usr/" FAULTLINE_LIBDIR "/libfaultline.so",
+                            "usr/" FAULTLINE_LIBDIR "/libfaultline-remote.so",
+                            "usr/" FAULTLINE_LIBDIR "/pkgconfig/faultline.pc",
+                            "usr/" FAULTLINE_LIBDIR "/cmake/faultline/faultline-config.cmake",
+                            "usr/share/faultline/proto/faultline/v1/faultline.proto",
+                            "usr/share/doc/libfaultline-dev/examples/hello.cc",
+                            "usr/share/doc/libfaultline-dev/examples/python/worker.py"}));
+}
+
+TEST_F(PackageTest, an_example_builds_without_a_header_of_the_repository_and_runs) {
+  const TestDatabase database;
+  const fs::path build = packages_->scratch("examples");
+  (void)run({.argv = {CMAKE_PROGRAM, "-S", packages_->root() / "usr/share/doc/libfaultline-dev/examples",
+                      "-B", build, "-G", "Ninja", "-DCMAKE_CXX_COMPILER=" CXX_PROGRAM,
+                      "-DCMAKE_PREFIX_PATH=" + (packages_->root() / "usr").string()}});
+  (void)run({.argv = {CMAKE_PROGRAM, "--build", build, "--target", "example_hello"}});
+
+  EXPECT_EQ(run({.argv = {build / "example_hello", database.dsn()}}), "hello, world\n");
+  EXPECT_THAT(run({.argv = {"ninja", "-C", build, "-t", "deps"}}),
+              AllOf(HasSubstr((packages_->root() / "usr/include/faultline/worker.h").string()),
+                    Not(HasSubstr(FAULTLINE_SOURCE_DIR "/"))));
+}
+
+TEST_F(PackageTest, every_link_of_the_guides_leads_to_a_file_of_the_packages) {
+  static const std::regex kLink{R"re(\]\(([^)\s#]+)(#[^)\s]*)?\))re"};
+  const fs::path guides = packages_->root() / "usr/share/doc/faultline";
+  int links = 0;
+  for (const auto& entry : fs::recursive_directory_iterator{guides}) {
+    if (entry.path().extension() != ".md") continue;
+    const std::string text = read_file(entry.path());
+    for (std::sregex_iterator it{text.begin(), text.end(), kLink}, end; it != end; ++it) {
+      const std::string target = (*it)[1];
+      if (target.contains("://")) continue;
+      ++links;
+      EXPECT_TRUE(fs::exists(entry.path().parent_path() / target))
+          << entry.path().lexically_relative(guides) << " links to " << target;
+    }
+  }
+  EXPECT_GT(links, 50);
+}
+
+TEST_F(PackageTest, the_configuration_is_kept_at_an_upgrade_and_readable_by_root_alone) {
+  EXPECT_EQ(read_file(packages_->tree("faultline") / "DEBIAN/conffiles"), "/etc/faultline/faultline.toml\n");
+  const auto mode = fs::status(packages_->root() / "etc/faultline/faultline.toml").permissions();
   EXPECT_EQ(mode, fs::perms::owner_read | fs::perms::owner_write);
   const ProcessResult checked =
-      run_packaged({"config", "check", "--config", package_->root() / "etc/faultline/faultline.toml"});
+      run_packaged({"config", "check", "--config", packages_->root() / "etc/faultline/faultline.toml"});
   EXPECT_EQ(checked.exit_code, 0) << checked.err;
 }
 
-TEST_F(PackageTest, its_installation_and_its_removal_run_ldconfig_and_nothing_else) {
-  const std::string control = run({.argv = {"dpkg-deb", "--info", package_->file()}});
-  for (const std::string script : {"preinst", "prerm", "config "})
-    EXPECT_THAT(control, Not(HasSubstr(script)));
-  for (const std::string script : {"postinst", "postrm"}) {
-    EXPECT_THAT(
-        run({.argv = {"dpkg-deb", "--info", package_->file(), script}}),
-        MatchesRegex("#!/bin/sh\n+set -e\n+if \\[ \"\\$1\" = \"[a-z]+\" \\]; then\n\tldconfig\nfi\n+"));
+TEST_F(PackageTest, an_installation_and_a_removal_run_no_script_and_ldconfig_for_the_libraries) {
+  for (const std::string& package : kPackages) {
+    for (const std::string script : {"preinst", "postinst", "prerm", "postrm", "config"})
+      EXPECT_FALSE(fs::exists(packages_->tree(package) / "DEBIAN" / script)) << package << " has " << script;
   }
+  for (const std::string& package : {kLibrary, kRemoteLibrary})
+    EXPECT_EQ(read_file(packages_->tree(package) / "DEBIAN/triggers"), "activate-noawait ldconfig\n");
 }
 
 TEST_F(PackageTest, the_program_runs_from_there_and_holds_a_drill) {
@@ -142,11 +218,12 @@ TEST_F(PackageTest, the_program_runs_from_there_and_holds_a_drill) {
 
 TEST_F(PackageTest, everything_that_is_linked_is_found_and_comes_from_the_system) {
   for (const std::string file : {"usr/bin/faultline", "usr/" FAULTLINE_LIBDIR "/libfaultline.so"}) {
-    const std::string linked = run({.argv = {"env", "-i", "ldd", package_->root() / file}});
+    const std::string linked = run({.argv = {"env", "-i", "ldd", packages_->root() / file}});
     EXPECT_THAT(linked, Not(HasSubstr("not found"))) << file;
     EXPECT_THAT(linked, Not(HasSubstr(FAULTLINE_BUILD))) << file;
   }
-  const std::string dynamic = run({.argv = {"readelf", "--dynamic", package_->root() / "usr/bin/faultline"}});
+  const std::string dynamic =
+      run({.argv = {"readelf", "--dynamic", packages_->root() / "usr/bin/faultline"}});
   EXPECT_THAT(dynamic, Not(HasSubstr("RUNPATH")));
   EXPECT_THAT(dynamic, Not(HasSubstr("RPATH")));
 }
@@ -154,7 +231,7 @@ TEST_F(PackageTest, everything_that_is_linked_is_found_and_comes_from_the_system
 TEST_F(PackageTest, a_manual_page_can_be_read) {
   const std::string page = run(
       {.argv = {"sh", "-c", "gzip -dc \"$1\" | mandoc -Tlint -Wwarning && gzip -dc \"$1\" | mandoc -Tascii",
-                "sh", package_->root() / "usr/share/man/man1/faultline-serve.1.gz"}});
+                "sh", packages_->root() / "usr/share/man/man1/faultline-serve.1.gz"}});
   EXPECT_THAT(page, HasSubstr("FAULTLINE-SERVE(1)"));
 }
 
@@ -166,7 +243,7 @@ long seconds_of(const std::string& unit_text, const std::string& name) {
 }
 
 TEST_F(PackageTest, systemd_takes_its_units_and_finds_them_well_confined) {
-  const std::string root = "--root=" + package_->root().string();
+  const std::string root = "--root=" + packages_->root().string();
   for (const std::string name : {"faultline-server.service", "faultline-worker@mails.service"}) {
     const ProcessResult result =
         run_process({.argv = {"systemd-analyze", "verify", root, "--recursive-errors=no", "--man=no", name}});

@@ -1,13 +1,16 @@
 # Turns SQL files into named constants of the program, at build time.
 #
-#   faultline_embed_sql(STATEMENTS sql/statements MIGRATIONS sql/migrations)
+#   faultline_embed_sql(STATEMENTS sql/statements FUNCTIONS sql/functions MIGRATIONS sql/migrations)
 #
-# makes the target faultline::sql with two headers:
+# makes the target faultline::sql with three headers:
 #   "sql/statements.h"  jobs_claim.sql becomes faultline::sql::kJobsClaim, named "jobs_claim". Lines that hold only
 #                       a `--` comment are for readers and are not sent to the server.
+#   "sql/functions.h"   claim_jobs.sql makes the function faultline.claim_jobs; all of them, ordered by name, are
+#                       faultline::sql::kFunctions.
 #   "sql/migrations.h"  0001_name.sql and so on become faultline::sql::kMigrations, in order.
 #
-# In both /*carried*/ stands for the columns that sql/carried_columns.sql lists.
+# In all of them /*carried*/ stands for the columns that sql/carried_columns.sql lists, and /*verb*/ for the lines of
+# sql/verb_settings.sql.
 #
 # A name that would not make an identifier, and a gap or a duplicate in the numbers of the migrations, are errors
 # when the build is configured.
@@ -18,7 +21,7 @@ function(faultline_check_statement_names)
   foreach(file IN LISTS ARGN)
     get_filename_component(name "${file}" NAME)
     if(NOT name MATCHES "^[a-z][a-z0-9]*(_[a-z0-9]+)*\\.sql$")
-      message(FATAL_ERROR "${file}: a statement file is named in lower_snake_case, such as jobs_claim.sql.")
+      message(FATAL_ERROR "${file}: a statement or function file is named in lower_snake_case, such as jobs_claim.sql.")
     endif()
   endforeach()
 endfunction()
@@ -41,23 +44,26 @@ function(faultline_check_migration_numbers)
 endfunction()
 
 function(faultline_embed_sql)
-  cmake_parse_arguments(ARG "" "STATEMENTS;MIGRATIONS" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "STATEMENTS;FUNCTIONS;MIGRATIONS" "" ${ARGN})
   # Bytewise order in every locale, and ordered by number for the migrations.
   file(GLOB statements CONFIGURE_DEPENDS "${ARG_STATEMENTS}/*.sql")
+  file(GLOB functions CONFIGURE_DEPENDS "${ARG_FUNCTIONS}/*.sql")
   file(GLOB migrations CONFIGURE_DEPENDS "${ARG_MIGRATIONS}/*.sql")
   list(SORT statements)
+  list(SORT functions)
   list(SORT migrations)
-  faultline_check_statement_names(${statements})
+  faultline_check_statement_names(${statements} ${functions})
   faultline_check_migration_numbers(${migrations})
 
   set(include_dir "${CMAKE_CURRENT_BINARY_DIR}/generated")
   set(generated "")
-  foreach(kind IN ITEMS statements migrations)
+  foreach(kind IN ITEMS statements functions migrations)
     # The files stand on the command line, so that one that is added or removed changes the command and reruns it.
     add_custom_command(
       OUTPUT "${include_dir}/sql/${kind}.h" "${include_dir}/sql/${kind}.cc"
       COMMAND "${CMAKE_COMMAND}" -P "${FAULTLINE_EMBED_SQL_SCRIPT}" ${kind} "${include_dir}/sql" ${${kind}}
-      DEPENDS "${FAULTLINE_EMBED_SQL_SCRIPT}" "${CMAKE_CURRENT_SOURCE_DIR}/carried_columns.sql" ${${kind}}
+      DEPENDS "${FAULTLINE_EMBED_SQL_SCRIPT}" "${CMAKE_CURRENT_SOURCE_DIR}/carried_columns.sql"
+              "${CMAKE_CURRENT_SOURCE_DIR}/verb_settings.sql" ${${kind}}
       COMMENT "Embedding sql/${kind}"
       VERBATIM)
     list(APPEND generated "${include_dir}/sql/${kind}.h" "${include_dir}/sql/${kind}.cc")

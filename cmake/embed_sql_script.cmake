@@ -1,4 +1,4 @@
-# cmake -P embed_sql_script.cmake statements|migrations OUTPUT_DIR FILE…
+# cmake -P embed_sql_script.cmake statements|functions|migrations OUTPUT_DIR FILE…
 #
 # Writes OUTPUT_DIR/<kind>.h and .cc. The header depends only on the names of the files, so a change inside a
 # statement recompiles one source and relinks; it does not recompile those who include the header.
@@ -38,8 +38,9 @@ function(strip_for_server text result)
   set(${result} "${text}" PARENT_SCOPE)
 endfunction()
 
-# /*carried*/ -> kind, priority, …  and  /*carried j*/ -> j.kind, j.priority, …  as sql/carried_columns.sql has them
-function(expand_carried text result)
+# /*carried*/ -> kind, priority, …  and  /*carried j*/ -> j.kind, j.priority, …  as sql/carried_columns.sql has them;
+# /*verb*/ -> what sql/verb_settings.sql has
+function(expand_markers text result)
   file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../sql/carried_columns.sql" columns REGEX "^[a-z_]+$")
   while(text MATCHES "/\\*carried( ([a-z]+))?\\*/")
     set(marker "${CMAKE_MATCH_0}")
@@ -51,6 +52,11 @@ function(expand_carried text result)
     list(JOIN names ", " names)
     string(REPLACE "${marker}" "${names}" text "${text}")
   endwhile()
+  if(text MATCHES "/\\*verb\\*/")
+    file(READ "${CMAKE_CURRENT_LIST_DIR}/../sql/verb_settings.sql" settings)
+    strip_for_server("${settings}" settings)
+    string(REPLACE "/*verb*/" "${settings}" text "${text}")
+  endif()
   set(${result} "${text}" PARENT_SCOPE)
 endfunction()
 
@@ -84,7 +90,7 @@ function(embed_statements)
   foreach(file IN LISTS files)
     get_filename_component(name "${file}" NAME_WE)
     file(READ "${file}" text)
-    expand_carried("${text}" text)
+    expand_markers("${text}" text)
     strip_for_server("${text}" sql)
     if(sql STREQUAL "")
       message(FATAL_ERROR "${file}: holds no statement.")
@@ -128,6 +134,54 @@ ${all_statements}}
 ")
 endfunction()
 
+function(embed_functions)
+  set(entries "")
+  foreach(file IN LISTS files)
+    get_filename_component(name "${file}" NAME_WE)
+    file(READ "${file}" sql)
+    if(NOT sql MATCHES "CREATE OR REPLACE FUNCTION faultline\\.${name}\\(")
+      message(FATAL_ERROR "${file}: makes no function faultline.${name}.")
+    endif()
+    expand_markers("${sql}" sql)
+    raw_literal("${sql}" literal)
+    string(APPEND entries "    {.name = \"${name}\", .sql = ${literal}},\n")
+  endforeach()
+
+  write_if_changed("${output_dir}/functions.h" "// Generated from sql/functions/.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace faultline::sql {
+
+struct Function {
+  std::string_view name;
+  std::string_view sql;  ///< creates it, or replaces its body, and says who may call it
+};
+
+/// Every function of sql/functions/, ordered by name.
+extern const std::span<const Function> kFunctions;
+
+}  // namespace faultline::sql
+")
+  write_if_changed("${output_dir}/functions.cc" "// Generated from sql/functions/.
+#include \"sql/functions.h\"
+
+namespace faultline::sql {
+namespace {
+
+constexpr Function kAllFunctions[] = {
+${entries}};
+
+}  // namespace
+
+constinit const std::span<const Function> kFunctions{kAllFunctions};
+
+}  // namespace faultline::sql
+")
+endfunction()
+
 function(embed_migrations)
   set(entries "")
   foreach(file IN LISTS files)
@@ -136,7 +190,7 @@ function(embed_migrations)
     set(version "${CMAKE_MATCH_1}")
     set(name "${CMAKE_MATCH_2}")
     file(READ "${file}" sql)
-    expand_carried("${sql}" sql)
+    expand_markers("${sql}" sql)
     raw_literal("${sql}" literal)
     string(APPEND entries "    {.version = ${version}, .name = \"${name}\", .sql = ${literal}},\n")
   endforeach()
@@ -185,8 +239,10 @@ endfunction()
 
 if(kind STREQUAL "statements")
   embed_statements()
+elseif(kind STREQUAL "functions")
+  embed_functions()
 elseif(kind STREQUAL "migrations")
   embed_migrations()
 else()
-  message(FATAL_ERROR "usage: cmake -P embed_sql_script.cmake statements|migrations OUTPUT_DIR FILE…")
+  message(FATAL_ERROR "usage: cmake -P embed_sql_script.cmake statements|functions|migrations OUTPUT_DIR FILE…")
 endif()

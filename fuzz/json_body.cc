@@ -94,10 +94,15 @@ void write(JsonWriter& out, const ProgressReport& report) {
   out.end_object();
 }
 
+void write_call(JsonWriter& out, const Uuid& call) {
+  if (!call.is_nil()) field(out, "call_id", call.to_string());
+}
+
 void write(JsonWriter& out, const EffectKey& key) {
   out.begin_object();
   field(out, "lease", key.lease);
   field(out, "key", key.key);
+  write_call(out, key.call);
   out.end_object();
 }
 
@@ -128,18 +133,13 @@ void write_body(JsonWriter& out, const http::HeartbeatCall& call) {
   field(out, "leases", call.leases);
   field(out, "extend_ms", call.extend);
 }
-void write_body(JsonWriter& out, const http::SettleCall& call) {
-  field(out, "results", call.results);
-  field(out, "resent", call.resent);
-}
 void write_body(JsonWriter& out, const http::SelectCall& call) {
-  require(call.selection.ids.empty() == call.selection.filter.has_value(), "either ids or a filter");
-  if (!call.selection.filter) field(out, "ids", call.selection.ids);
+  if (!call.selection.ids.empty()) field(out, "ids", call.selection.ids);
   field(out, "filter", call.selection.filter);
-  field(out, "dry_run", call.selection.dry_run);
+  if (call.selection.dry_run) field(out, "dry_run", call.selection.dry_run);
+  write_call(out, call.selection.call);
   if (!call.reason.empty()) field(out, "reason", call.reason);
 }
-void write_body(JsonWriter& out, const std::string& reason) { field(out, "reason", reason); }
 template <class T>
 std::string body_of(const T& value) {
   JsonWriter out;
@@ -217,7 +217,20 @@ void list(std::string_view body, std::string_view name,
 void selection(std::string_view body, bool with_reason) {
   round_trip(
       body, [&](std::string_view text) { return http::decode_selection(text, with_reason, kLimits); },
-      [](const http::SelectCall& value) { return body_of(value); });
+      [](const http::SelectCall& value) {
+        require(value.selection.ids.empty() == value.selection.filter.has_value(), "either ids or a filter");
+        return body_of(value);
+      });
+}
+
+/// Of the job that the address names.
+void change(std::string_view body, bool with_reason) {
+  round_trip(
+      body, [&](std::string_view text) { return http::decode_change(text, with_reason, kLimits); },
+      [](const http::SelectCall& value) {
+        require(value.selection.ids.empty() && !value.selection.filter, "the body selects nothing");
+        return body_of(value);
+      });
 }
 
 // Against another parser.
@@ -286,7 +299,7 @@ void run(std::string_view input) {
     case 3:
       return call<http::HeartbeatCall>(input, &http::decode_heartbeat);
     case 4:
-      return call<http::SettleCall>(input, &http::decode_settle);
+      return list<Settlement>(input, "results", &http::decode_settlements);
     case 5:
       return list<Lease>(input, "leases", &http::decode_leases);
     case 6:
@@ -299,10 +312,8 @@ void run(std::string_view input) {
     case 10:
       return selection(input, what == 10);
     case 11:
-      return call<std::string>(input, &http::decode_reason);
     case 12:
-      (void)http::decode_nothing(input, kLimits);
-      return;
+      return change(input, what == 11);
     case 13:
       return call<QueueSettings>(input, &http::decode_queue_settings);
     default:

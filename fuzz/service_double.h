@@ -48,9 +48,13 @@ class ServiceDouble : public service::Service {
                                                       .cancel_reason = echo,
                                                       .stale = {.current_worker = echo}}));
   }
-  void settle(const Principal&, std::vector<Settlement> settlements, bool resent,
+  void settle(const Principal&, std::vector<Settlement> settlements,
               Done<std::vector<Verdict>> done) override {
-    verdicts(settlements.size(), resent, done);
+    // Both answers can be had: all are refused unless one has succeeded.
+    const bool committed = std::ranges::any_of(settlements, [](const Settlement& settlement) {
+      return settlement.outcome.kind == Outcome::Kind::succeeded;
+    });
+    verdicts(settlements.size(), committed, done);
   }
   void progress(const Principal&, std::vector<ProgressReport> reports,
                 Done<std::vector<Verdict>> done) override {
@@ -76,17 +80,20 @@ class ServiceDouble : public service::Service {
     verdicts(keys.size(), true, done);
   }
   void job(const Principal&, JobId id, Done<JobHistory> done) override {
-    to_result(done, JobHistory{.job = {.id = id,
-                                       .queue = echo,
-                                       .kind = echo,
-                                       .encoding = Encoding::bytes,
-                                       .payload = echo,
-                                       .result = echo,
-                                       .last_error = echo,
-                                       .tags = {echo, echo}},
-                               .attempts = {{.outcome = echo, .state = echo, .error = echo}},
-                               .stale_writes = {{.verb = echo, .worker = echo}},
-                               .effects = {{.key = echo, .worker = echo, .result = echo}}});
+    to_result(
+        done,
+        JobHistory{
+            .job = {.id = id,
+                    .queue = echo,
+                    .kind = echo,
+                    .encoding = Encoding::bytes,
+                    .payload = echo,
+                    .result = echo,
+                    .last_error = echo,
+                    .tags = {echo, echo}},
+            .attempts = {{.outcome = echo, .state = echo, .lease_expires_at = DatabaseTime{}, .error = echo}},
+            .stale_writes = {{.verb = echo, .worker = echo, .lease_expired_at = DatabaseTime{}}},
+            .effects = {{.key = echo, .worker = echo, .result = echo}}});
   }
   void list(const Principal&, ListRequest, std::string cursor, Done<service::Page> done) override {
     to_result(done, service::Page{.jobs = {{.queue = echo, .kind = echo}}, .next = std::move(cursor)});
@@ -155,7 +162,8 @@ class ServiceDouble : public service::Service {
   void verdicts(std::size_t count, bool committed, Done<std::vector<Verdict>>& done) const {
     to_result(done, std::vector<Verdict>(
                         count, {.status = committed ? Verdict::Status::committed : Verdict::Status::stale,
-                                .stale = {.current_token = FenceToken{1}, .current_worker = echo}}));
+                                .stale = {.current_token = FenceToken{1}, .current_worker = echo},
+                                .repeated = committed}));
   }
   template <class Status>
   static service::Changed<Status> changed(const service::Selection& jobs) {

@@ -307,14 +307,15 @@ try_script() {
   wait $!
 }
 
-# The examples as they are installed, built and run as their CMakeLists.txt says, with a private server. Each says what it should.
+# The examples as they are installed, built and run as their CMakeLists.txt says, with a private server. Each says what it should,
+# also the one that works until SIGTERM; one that hangs would end by it with another status.
 examples_script() {
   cat <<'END'
 cp -r /usr/share/doc/libfaultline-dev/examples ~ && cd ~/examples
 cmake -S . -B build && cmake --build build
 faultline pg start && faultline migrate
 for output in output/*.txt; do
-  build/example_"$(basename "$output" .txt)" "$(faultline pg url)" | diff "$output" -
+  timeout --preserve-status 20 build/example_"$(basename "$output" .txt)" "$(faultline pg url)" | diff "$output" -
 done
 faultline pg stop
 END
@@ -339,7 +340,7 @@ END
 # check_removed: the program has gone, and what its user wrote has not: settings, and jobs.
 check_removed() {
   [ ! -e "$machine/usr/bin/faultline" ] && [ -e "$machine/etc/faultline/faultline.toml" ] &&
-    [ -d "$machine/home/somebody/.local/share/faultline" ]
+    [ -d "$machine/home/somebody/.local/state/faultline" ]
 }
 
 # check_purged: nothing is left but what is in somebody's home, and where we put the packages.

@@ -56,11 +56,14 @@ class Client {
   [[nodiscard]] Expected<std::vector<Job>> await(std::span<const JobId> ids,
                                                  std::chrono::milliseconds timeout);
 
-  [[nodiscard]] Expected<CancelStatus> cancel(JobId job, std::string_view reason);
+  // `call` names a call that may be sent again, with the same name, when its answer was lost: see
+  // `Store::cancel`.
+
+  [[nodiscard]] Expected<CancelStatus> cancel(JobId job, std::string_view reason, Uuid call = {});
   [[nodiscard]] Expected<std::vector<CancelStatus>> cancel(std::span<const JobId> jobs,
-                                                           std::string_view reason);
-  [[nodiscard]] Expected<RequeueStatus> requeue(JobId job);
-  [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs);
+                                                           std::string_view reason, Uuid call = {});
+  [[nodiscard]] Expected<RequeueStatus> requeue(JobId job, Uuid call = {});
+  [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs, Uuid call = {});
 
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);

@@ -172,6 +172,8 @@ struct Verdict {
   };
   Status status = Status::committed;
   Stale stale{};  ///< when stale
+  /// When committed: by an earlier sending of the same write, not by this one.
+  bool repeated = false;
 
   [[nodiscard]] bool committed() const { return status == Status::committed; }
 };
@@ -182,9 +184,10 @@ struct Beat {
     renewed,
     cancel_requested,  ///< wind up and settle as cancelled; the lease is not renewed any more
     lost,              ///< stop: nothing of this attempt can be committed any more
+    unknown,           ///< whether it was renewed is not known, or somebody holds its row: try again
   };
   Status status = Status::renewed;
-  DatabaseTime lease_expires_at{};  ///< unless lost
+  DatabaseTime lease_expires_at{};  ///< unless lost or unknown
   std::optional<std::string> cancel_reason{};
   Stale stale{};  ///< when lost
 };
@@ -212,6 +215,7 @@ struct Attempt {
   std::string state;    ///< where the job went with it
   std::optional<std::string> worker{};
   std::optional<DatabaseTime> started_at{};
+  std::optional<DatabaseTime> lease_expires_at{};  ///< when its lease ran out, or would have
   DatabaseTime ended_at;
   std::optional<std::string> error{};
   int requeues = 0;
@@ -231,6 +235,7 @@ struct StaleWrite {
   std::optional<Uuid> current_lease_id{};
   std::optional<std::string> current_worker{};
   std::optional<std::string> current_state{};
+  std::optional<DatabaseTime> lease_expired_at{};  ///< the late writer's own
 };
 
 struct EffectRecord {

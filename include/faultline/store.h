@@ -14,6 +14,7 @@
 #include "faultline/job.h"
 #include "faultline/time.h"
 #include "faultline/transaction.h"
+#include "faultline/uuid.h"
 
 namespace faultline {
 
@@ -48,6 +49,10 @@ struct Settlement {
 struct EffectKey {
   Lease lease;
   std::string key;
+  /// Names the call that announces the effect: the same call sent again is told the same, another one is not.
+  /// `forget_effects` takes back what this call announced. Nil: a new call; for `forget_effects`, whatever was
+  /// announced under the lease.
+  Uuid call{};
 };
 
 struct EffectResult {
@@ -64,8 +69,16 @@ struct ListRequest {
   std::size_t limit = 50;         ///< 1 to 1000
 };
 
+/// A job that the watchdog could not handle. It is tried again a minute later; somebody should look at it.
+struct SweepProblem {
+  JobId job;
+  std::string queue;
+  std::string message;  ///< the database's
+};
+
 struct SweepReport {
   std::vector<ExpiredLease> expired;
+  std::vector<SweepProblem> problems;
   bool more = false;  ///< the sweep was full: there may be more
 };
 
@@ -135,10 +148,10 @@ class Store {
   [[nodiscard]] Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports);
   /// Whether leases are still good, at this moment.
   [[nodiscard]] Expected<std::vector<Verdict>> check(std::span<const Lease> leases);
-  /// Ends attempts. A lost answer is resolved from the ledger; if that cannot be done in time the verdict
-  /// is `unknown`. `resent`: an earlier call was left without an answer; what it committed is committed.
-  [[nodiscard]] Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements,
-                                                      bool resent = false);
+  /// Ends attempts. Sent again, by this call because its answer was lost or by another one later, the same
+  /// settlement is found in the ledger, under its lease id, and is committed (`Verdict::repeated`). If the
+  /// database cannot be asked in time the verdict is `unknown`.
+  [[nodiscard]] Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements);
   /// Settles and claims in one round trip and one commit.
   struct Exchange {
     std::vector<Verdict> verdicts;
@@ -181,16 +194,17 @@ class Store {
   /// Folds the counters together; worth doing now and then.
   [[nodiscard]] Expected<void> fold_counts();
 
-  // Operating.
+  // Operating. `call` names a call: whoever sends it again, because the answer was lost, gives the same name and
+  // is told the same, and nothing is done twice. Nil: a call that is not sent again, but by the store itself.
 
   [[nodiscard]] Expected<std::vector<CancelStatus>> cancel(std::span<const JobId> jobs, std::string_view who,
-                                                           std::string_view reason);
+                                                           std::string_view reason, Uuid call = {});
   [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs,
-                                                             std::string_view who);
+                                                             std::string_view who, Uuid call = {});
   /// Ends dead jobs for good: they can no longer be requeued, and their payloads are gone. The ledger keeps
   /// their attempts, and who did it, for the queue's retention.
   [[nodiscard]] Expected<std::vector<PurgeStatus>> purge_dead(std::span<const JobId> jobs,
-                                                              std::string_view who);
+                                                              std::string_view who, Uuid call = {});
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
   [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }

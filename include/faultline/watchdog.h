@@ -10,15 +10,17 @@
 #include "faultline/error.h"
 #include "faultline/event.h"
 #include "faultline/job.h"
+#include "faultline/store.h"
 #include "faultline/time.h"
 
 namespace faultline {
 
 /// What one sweep of a watchdog did, for those who count.
 struct Sweep {
-  const Error* error = nullptr;             ///< it failed
-  std::span<const ExpiredLease> expired{};  ///< the leases that it ended
-  std::optional<DatabaseTime> ended_at{};   ///< when; absent if there were none, or the database did not say
+  const Error* error = nullptr;              ///< it failed
+  std::span<const ExpiredLease> expired{};   ///< the leases that it ended
+  std::span<const SweepProblem> problems{};  ///< the jobs that it could not handle
+  std::optional<DatabaseTime> ended_at{};    ///< when; absent if there were none, or the database did not say
 };
 
 struct WatchdogOptions {

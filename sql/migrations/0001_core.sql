@@ -1,7 +1,7 @@
 -- The core: queues, jobs with their leases, the ledger of ended attempts, effects, idempotency keys
 -- and the evidence of stale writes.
 --
--- How it works, in six points:
+-- How it works, in seven points:
 --   1. `jobs` holds live jobs only. A job that finishes leaves it and becomes a ledger row, so the hot
 --      table and its indexes stay as small as the backlog.
 --   2. The lease lives on the job row. A running row without a lease cannot exist: a CHECK says so.
@@ -9,37 +9,24 @@
 --   3. Every claim raises `token`. So does every act of an operator on a job (cancel, requeue), so
 --      that each ledger row has a token of its own.
 --   4. The fence is the pair (token, lease_id). Every write of a worker carries it.
---   5. All time comes from faultline.clock(). Nothing else in this schema or its statements reads a clock.
---   6. `bucket` leads every key and stands on every table reference, so that the same statements run
+--   5. All time comes from faultline.clock() and clock_now(). Nothing else in this schema reads a clock.
+--   6. `bucket` leads every key and stands on every table reference, so that the same functions run
 --      on an engine that shards by it. A single server has one bucket, 0.
+--   7. Each verb is one function of sql/functions/, and these are the only way to change a job: roles have
+--      the right to call them, and none to write to a table.
 
 CREATE SCHEMA IF NOT EXISTS faultline;
 
--- The clock of the whole protocol: the time of the statement. STABLE and a single expression, so the
+-- The clock of all that only reads: the time of the statement. STABLE and a single expression, so the
 -- planner inlines it and it costs nothing. Drills replace it, and clock_now(), by one they can move.
 CREATE FUNCTION faultline.clock() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
     AS 'SELECT statement_timestamp()';
 
--- This very moment, for the one question that the statement's time cannot answer: did a lease run out
--- while the statement waited for a row?
+-- This very moment. A verb asks for it after it holds its row locks: a lease may have run out while it waited.
 CREATE FUNCTION faultline.clock_now() RETURNS timestamptz
     LANGUAGE sql VOLATILE
     AS 'SELECT clock_timestamp()';
-
--- Every fenced statement ends with this, when it holds its row locks. A statement that waited for a
--- lock has judged its leases by the time before the wait; if the first of them has run out since, the
--- whole unit is undone and the store judges each lease anew.
-CREATE FUNCTION faultline.still_in_time(first_expiry timestamptz) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE
-    AS $$
-BEGIN
-    IF first_expiry <= faultline.clock_now() THEN
-        RAISE EXCEPTION 'a lease expired while its write waited for a lock' USING ERRCODE = 'FL001';
-    END IF;
-    RETURN true;
-END
-$$;
 
 -- 'available' holds what is due and what is scheduled: which of the two is a matter of run_at and the
 -- clock, not of a stored state that somebody would have to change when the time comes.
@@ -85,9 +72,6 @@ CREATE TABLE faultline.queues (
     key_retention_ms bigint      NOT NULL DEFAULT 86400000 CHECK (key_retention_ms >= 0),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     updated_at       timestamptz NOT NULL DEFAULT faultline.clock(),
-    -- Says nothing. It is the one column that workers may update, because only who may update a column of a
-    -- row may lock it.
-    claim_turn       boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (bucket, name),
     CHECK (octet_length(name) BETWEEN 1 AND 128)
 );
@@ -118,7 +102,11 @@ CREATE TABLE faultline.jobs (
     run_max_ms       bigint,
     backoff_base_ms  integer,
     backoff_max_ms   integer,
+    -- The TTL that the current lease was granted with: a renewal goes by it, whatever the queue says by now.
+    granted_ttl_ms   integer,
     cancel_requested_at timestamptz,
+    -- The call that asked for the cancellation, so that the same call sent again is answered the same.
+    cancel_call_id   uuid,
     queue            text        COLLATE "C" NOT NULL,
     kind             text        COLLATE "C" NOT NULL,
     payload          bytea       NOT NULL,
@@ -182,6 +170,8 @@ CREATE TABLE faultline.ledger (
     -- NULL for an act on a job that nobody held.
     lease_id         uuid,
     started_at       timestamptz,
+    -- When the lease would have run out, or did.
+    lease_expires_at timestamptz,
     ended_at         timestamptz NOT NULL DEFAULT faultline.clock(),
     -- Where the job went with this row. A finished job is here and not in `jobs`.
     state            faultline.job_state NOT NULL,
@@ -207,10 +197,10 @@ CREATE TABLE faultline.ledger (
     tags             text[],
     traceparent      text        COLLATE "C",
     payload          bytea,
-    -- Set when the outcome was sent again because its answer was lost, and nothing of it had been committed: the first
-    -- sending may still be on its way, and is no stale write when it comes. NULL, which takes no room, everywhere else.
-    resent           boolean,
-    -- A second line of defence after the statements' guard: one ledger row per token of a job …
+    -- The operator's call that did this, or that asked for the cancellation: the same call sent again finds it. An
+    -- attempt's end needs none, its lease id says whose it is.
+    call_id          uuid,
+    -- A second line of defence after the functions' guard: one ledger row per token of a job …
     PRIMARY KEY (bucket, job_id, token)
 )
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
@@ -228,9 +218,14 @@ CREATE TABLE faultline.effects (
     token       bigint      NOT NULL,
     lease_id    uuid        NOT NULL,
     worker      text        COLLATE "C" NOT NULL,
+    -- The call that announced it: the same call sent again did announce it, any other did not.
+    call_id     uuid,
     started_at  timestamptz NOT NULL DEFAULT faultline.clock(),
     -- NULL: it began and nobody knows how it ended.
     recorded_at timestamptz,
+    -- It certainly did not happen. The row stays, so that its announcement is not taken for news if it is delivered
+    -- a second time.
+    forgotten_at timestamptz,
     result      bytea,
     PRIMARY KEY (bucket, job_id, key),
     CHECK (octet_length(key) BETWEEN 1 AND 256)
@@ -244,7 +239,9 @@ CREATE TABLE faultline.idempotency_keys (
     -- SHA-256 over kind, encoding and payload: what must be the same under the same key.
     fingerprint  bytea       NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT faultline.clock(),
-    -- NULL while the job lives.
+    -- NULL while the job is on record: then the key is good while the job lives and for the queue's key_retention
+    -- after its end, which submissions look up. So no worker ever writes here, and none waits for a producer. Set
+    -- when the job is retired before its key.
     expires_at   timestamptz,
     PRIMARY KEY (bucket, queue, key),
     CHECK (octet_length(key) BETWEEN 1 AND 256)
@@ -270,12 +267,15 @@ CREATE TABLE faultline.stale_writes (
     current_lease_id uuid,
     current_worker   text     COLLATE "C",
     current_state    faultline.job_state,
+    -- When the late writer's own lease ran out, or would have.
     lease_expired_at timestamptz,
     PRIMARY KEY (bucket, job_id, id)
 );
-CREATE INDEX stale_writes_by_time ON faultline.stale_writes (bucket, at);
+-- Every row is in it. As with jobs_due, the predicate keeps statements that look for a job's rows from walking it while the
+-- table looks empty.
+CREATE INDEX stale_writes_by_time ON faultline.stale_writes (bucket, at) WHERE at > '-infinity';
 
--- How many jobs are where, as differences: every statement that moves jobs adds a row in its own
+-- How many jobs are where, as differences: every verb that moves jobs adds a row in its own
 -- transaction, readers add them up, the watchdog folds them together. Counts are exact, cost no scan
 -- of jobs, and no two transactions ever wait for one another over them.
 CREATE TABLE faultline.tallies (
@@ -291,158 +291,27 @@ CREATE TABLE faultline.tallies (
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX tallies_of_queue ON faultline.tallies (bucket, queue);
 
--- The one branch that every failure takes, reported or found by the watchdog: again, or dead when the
--- attempts, or the tokens, are used up.
-CREATE FUNCTION faultline.state_after_failure(attempt integer, attempts_max integer, token bigint)
-    RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$SELECT CASE WHEN attempt >= attempts_max OR token = 9223372036854775807 THEN 'dead' ELSE 'available' END$$;
-
--- Exponential, capped, and less up to half at random, so that jobs that failed together do not come back
--- together. The randomness is a hash of job and token: statements stay free of volatile functions.
-CREATE FUNCTION faultline.backoff(job uuid, token bigint, attempt integer, base_ms integer, max_ms integer)
-    RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$SELECT least(max_ms, base_ms * power(2, least(greatest(attempt, 1), 32) - 1))
-              * (1 - (uuid_hash_extended(job, token) & 1023) / 2046.0) * interval '1 millisecond'$$;
+-- What became of one write: what a verb answers for each write that it did not carry out.
+CREATE TYPE faultline.verdict AS (
+    id               uuid,
+    token            bigint,
+    lease_id         uuid,
+    status           text,  -- stale, repeated, good
+    reason           faultline.stale_reason,
+    verb             text,
+    worker           text,
+    queue            text,
+    current_token    bigint,
+    current_lease_id uuid,
+    current_worker   text,
+    current_state    faultline.job_state,
+    lease_expires_at timestamptz
+);
 
 -- What people call a job that is available: scheduled until its time has come.
 CREATE FUNCTION faultline.shown_state(state faultline.job_state, run_at timestamptz)
     RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     AS $$SELECT CASE WHEN state = 'available' AND run_at > faultline.clock() THEN 'scheduled' ELSE state::text END$$;
-
--- Retires up to jobs_max finished jobs whose queue's retention has passed. Runs with the owner's rights
--- and deletes by that rule alone, so that a worker may call it and still cannot touch the ledger.
---
--- Two statements: the first locks each job's last row in the ledger, the second sees what is true under
--- that lock. A requeue locks the same row (hold_finished), so a job is retired or brought back, never both.
-CREATE FUNCTION faultline.prune_finished(in_bucket smallint, jobs_max bigint) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    AS $$
-DECLARE
-    candidates uuid[];
-    retired    bigint;
-BEGIN
-    candidates := ARRAY(
-        SELECT f.job_id
-          FROM faultline.queues q
-         CROSS JOIN LATERAL (
-               SELECT l.job_id
-                 FROM faultline.ledger l
-                WHERE l.bucket = in_bucket AND l.queue = q.name AND l.state IN ('succeeded', 'cancelled')
-                  AND l.ended_at < faultline.clock() - q.retention_ms * interval '1 millisecond'
-                  AND NOT EXISTS (SELECT FROM faultline.ledger newer
-                                   WHERE newer.bucket = in_bucket AND newer.job_id = l.job_id
-                                     AND newer.token > l.token)
-                ORDER BY l.job_id
-                LIMIT jobs_max
-                  FOR UPDATE SKIP LOCKED) AS f
-         WHERE q.bucket = in_bucket
-         LIMIT jobs_max);
-
-    WITH old AS MATERIALIZED (
-        SELECT last.job_id, last.queue, last.state
-          FROM unnest(candidates) AS candidate(id)
-         CROSS JOIN LATERAL (
-               SELECT l.job_id, l.queue, l.state FROM faultline.ledger l
-                WHERE l.bucket = in_bucket AND l.job_id = candidate.id
-                ORDER BY l.token DESC LIMIT 1) AS last
-         WHERE last.state IN ('succeeded', 'cancelled')
-    ), gone AS (
-        DELETE FROM faultline.ledger l USING old WHERE l.bucket = in_bucket AND l.job_id = old.job_id
-    ), effects AS (
-        DELETE FROM faultline.effects e USING old WHERE e.bucket = in_bucket AND e.job_id = old.job_id
-    ), evidence AS (
-        DELETE FROM faultline.stale_writes s USING old WHERE s.bucket = in_bucket AND s.job_id = old.job_id
-    ), tallied AS (
-        INSERT INTO faultline.tallies (bucket, queue, succeeded, cancelled)
-        SELECT in_bucket, o.queue, -count(*) FILTER (WHERE o.state = 'succeeded'),
-               -count(*) FILTER (WHERE o.state = 'cancelled')
-          FROM old o GROUP BY o.queue
-    )
-    SELECT count(*) INTO retired FROM old;
-    RETURN retired;
-END
-$$;
-
--- Locks the last ledger rows of finished jobs, so that they are not retired while they are brought back. The
--- owner's rights, because only who may update the ledger may lock its rows, and nobody may.
-CREATE FUNCTION faultline.hold_finished(in_bucket smallint, ids uuid[]) RETURNS bigint
-    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    AS $$
-    SELECT count(*)
-      FROM (SELECT l.job_id FROM faultline.ledger l
-             WHERE l.bucket = in_bucket AND l.job_id = ANY (ids) AND l.state IN ('succeeded', 'cancelled')
-             ORDER BY l.job_id, l.token
-               FOR UPDATE) AS held
-    $$;
-
--- Ends dead jobs for good, as a recorded act with a token of its own: the ledger keeps who did it and what
--- became of every attempt, until the queue's retention has passed; the payload goes at once. Jobs that are not
--- dead come back with `purged` false and are left alone. A function, because a worker's rights on the tables
--- would be enough for this, and it is an operator's decision.
-CREATE FUNCTION faultline.purge_dead(in_bucket smallint, ids uuid[], who text)
-    RETURNS TABLE (job_id uuid, purged boolean, exhausted boolean)
-    LANGUAGE sql VOLATILE
-    AS $$
-    WITH target AS MATERIALIZED (
-        SELECT j.*, q.key_retention_ms
-          FROM faultline.jobs j
-         CROSS JOIN LATERAL (
-               SELECT s.key_retention_ms FROM faultline.queues s
-                WHERE s.bucket = in_bucket AND s.name = j.queue LIMIT 1) AS q
-         WHERE j.bucket = in_bucket AND j.id = ANY (ids) AND j.queue <> ''
-         ORDER BY j.id
-           FOR UPDATE OF j
-    ), dead AS MATERIALIZED (
-        SELECT * FROM target t WHERE t.state = 'dead' AND t.token < 9223372036854775807
-    ), ended AS (
-        DELETE FROM faultline.jobs j USING dead d WHERE j.bucket = in_bucket AND j.id = d.id
-    ), booked AS (
-        INSERT INTO faultline.ledger (
-               bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, error, /*carried*/,
-               run_at, encoding, payload)
-        SELECT in_bucket, d.id, d.token + 1, d.attempt, 'purged', 'cancelled', d.requeues, d.queue, who,
-               d.last_error, /*carried d*/, d.run_at, 'json', 'null'::bytea
-          FROM dead d
-    ), keyed AS (
-        INSERT INTO faultline.idempotency_keys AS old (bucket, queue, key, job_id, fingerprint, expires_at)
-        SELECT in_bucket, k.queue, k.key, k.job_id, k.fingerprint,
-               faultline.clock() + d.key_retention_ms * interval '1 millisecond'
-          FROM dead d
-         CROSS JOIN LATERAL (
-               SELECT i.queue, i.key, i.job_id, i.fingerprint FROM faultline.idempotency_keys i
-                WHERE i.bucket = in_bucket AND i.queue = d.queue AND i.key = d.idempotency_key
-                  AND i.job_id = d.id
-                LIMIT 1) AS k
-         WHERE d.idempotency_key IS NOT NULL
-        ON CONFLICT (bucket, queue, key) DO UPDATE SET expires_at = EXCLUDED.expires_at
-         WHERE old.bucket = in_bucket
-    ), tallied AS (
-        INSERT INTO faultline.tallies (bucket, queue, dead, cancelled)
-        SELECT in_bucket, d.queue, -count(*), count(*) FROM dead d GROUP BY d.queue
-    )
-    SELECT t.id, t.state = 'dead' AND t.token < 9223372036854775807,
-           t.state = 'dead' AND t.token = 9223372036854775807
-      FROM target t
-    $$;
-
--- Takes back jobs that were added a second time: an enqueue that was sent again, because the answer to the
--- first was lost, after the job that the first one added had already ended. Such a job has never been claimed
--- and is in the ledger, which is true of no other. Runs with the owner's rights and deletes by that rule alone,
--- so that a producer may call it and still cannot delete a job.
-CREATE FUNCTION faultline.drop_resubmitted(in_bucket smallint, ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    AS $$
-    WITH dropped AS (
-        DELETE FROM faultline.jobs j
-         WHERE j.bucket = in_bucket AND j.id = ANY (ids) AND j.token = 0
-           AND EXISTS (SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = j.id OFFSET 0)
-        RETURNING j.id, j.queue
-    ), tallied AS (
-        INSERT INTO faultline.tallies (bucket, queue, available)
-        SELECT in_bucket, d.queue, -count(*) FROM dropped d GROUP BY d.queue
-    )
-    SELECT d.id FROM dropped d
-    $$;
 
 -- A job whole, wherever it is: for people with psql.
 CREATE VIEW faultline.job AS

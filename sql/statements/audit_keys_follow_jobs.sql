@@ -1,14 +1,18 @@
--- Idempotency keys that expire although their job lives, so that a resubmission would be a second job; and keys that
--- never expire although their job is gone.
+-- Idempotency keys that have a date of their own although their job is on record, so that a resubmission might be a
+-- second job; and keys without one although their job was retired, which nothing would ever retire.
 --
 -- Costs one walk over the keys, with a look at the job for each.
 --
 -- $1 bucket  $2 rows at most
 SELECT count(*) OVER () AS violations, format('%s in queue %s', k.key, k.queue) AS subject,
-       CASE WHEN k.expires_at IS NULL THEN format('it never expires, and its job %s is not live', k.job_id)
-            ELSE format('it expires at %s, and its job %s lives', k.expires_at, k.job_id) END AS detail
+       CASE WHEN k.expires_at IS NULL THEN format('it never expires, and its job %s is not on record', k.job_id)
+            ELSE format('it expires at %s, and its job %s is on record', k.expires_at, k.job_id) END AS detail
   FROM faultline.idempotency_keys k
   LEFT JOIN faultline.jobs j ON j.id = k.job_id AND j.bucket = $1::smallint
- WHERE k.bucket = $1::smallint AND (j.id IS NULL) <> (k.expires_at IS NOT NULL)
+  LEFT JOIN LATERAL (
+       SELECT l.job_id FROM faultline.ledger l WHERE l.bucket = $1::smallint AND l.job_id = k.job_id LIMIT 1) AS ended
+       ON true
+ WHERE k.bucket = $1::smallint
+   AND (j.id IS NULL AND ended.job_id IS NULL) <> (k.expires_at IS NOT NULL)
  ORDER BY k.queue, k.key
  LIMIT $2::bigint

@@ -1,4 +1,4 @@
--- Ends dead jobs for good. A function, because only who operates may call it; see there.
+-- Ends dead jobs for good: sql/functions/purge_jobs.sql.
 --
--- $1 bucket  $2 jobs  $3 who
-SELECT p.job_id, p.purged, p.exhausted FROM faultline.purge_dead($1::smallint, $2::uuid[], $3::text) AS p
+-- $1 bucket  $2 jobs  $3 who  $4 call
+SELECT * FROM faultline.purge_jobs($1::smallint, $2::uuid[], $3::text, $4::uuid)

@@ -1,15 +1,5 @@
--- Notes how far running jobs are. Fenced like every write; what does not come back was refused.
+-- Notes how far running jobs are, fenced: sql/functions/report_progress.sql.
 --
--- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 fractions  $6 notes
-WITH reported AS (
-    UPDATE faultline.jobs j
-       SET progress = mine.fraction, progress_note = mine.note
-      FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::float8[], $6::text[])
-           AS mine(id, token, lease_id, fraction, note)
-     WHERE mine.token > 0 AND mine.token <= 9223372036854775807
-       AND j.bucket = $1::smallint AND j.id = mine.id
-       AND j.token = mine.token AND j.lease_id = mine.lease_id
-       AND j.lease_expires_at > faultline.clock() AND j.cancel_requested_at IS NULL
-    RETURNING j.id, j.lease_expires_at
-)
-SELECT r.id, (SELECT faultline.still_in_time(min(first.lease_expires_at)) FROM reported first) FROM reported r
+-- $1 bucket  $2 jobs  $3 tokens  $4 lease ids  $5 workers  $6 fractions  $7 notes
+SELECT * FROM faultline.report_progress($1::smallint, $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::float8[],
+                                        $7::text[])

@@ -3,8 +3,8 @@
 --
 -- $1 bucket  $2 rows  $3 older than
 SELECT s.at, s.job_id, s.verb, s.reason::text, s.queue, s.token, s.lease_id, s.worker, s.current_token,
-       s.current_lease_id, s.current_worker, s.current_state::text
+       s.current_lease_id, s.current_worker, s.current_state::text, s.lease_expired_at
   FROM faultline.stale_writes s
- WHERE s.bucket = $1::smallint AND s.at < $3::timestamptz
+ WHERE s.bucket = $1::smallint AND s.at < $3::timestamptz AND s.at > '-infinity'
  ORDER BY s.at DESC
  FETCH FIRST ($2::bigint) ROWS WITH TIES

@@ -35,6 +35,8 @@ constexpr std::array kEvents{
               "`worker`."},
     EventInfo{"lease_expired", warning, "job", "lost_by next_state",
               "The watchdog ended a lease that ran out; `lost_by` is who held it."},
+    EventInfo{"sweep_problem", error, "job", "message",
+              "The watchdog could not end a lease that ran out. It tries again a minute later."},
     EventInfo{"settlement_refused", error, "job", "error", "An outcome cannot be stored, and is given up."},
     // What cannot be reached, and can again.
     EventInfo{"database_lost", error, "process", "error keys?", "The database cannot be used. Told once."},

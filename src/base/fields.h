@@ -252,6 +252,8 @@ inline constexpr auto kFields<Attempt> = std::tuple{
     field(&Attempt::state, {.name = "state", .about = "Where the job went with it"}),
     field(&Attempt::worker, facts::kWorker),
     field(&Attempt::started_at, {.name = "started_at", .about = "When it was claimed"}),
+    field(&Attempt::lease_expires_at,
+          {.name = "lease_expires_at", .about = "When its lease ran out, or would have"}),
     field(&Attempt::ended_at, {.name = "ended_at", .about = "When it ended"}),
     field(&Attempt::error, {.name = "error", .about = "Why it failed, or was cancelled"}),
     field(&Attempt::requeues, facts::kRequeues),
@@ -273,6 +275,8 @@ inline constexpr auto kFields<StaleWrite> = std::tuple{
           {.name = "current_lease_id", .about = "The job's lease at that moment"}),
     field(&StaleWrite::current_worker, facts::kCurrentWorker),
     field(&StaleWrite::current_state, facts::kCurrentState),
+    field(&StaleWrite::lease_expired_at,
+          {.name = "lease_expired_at", .about = "When the late writer's own lease ran out, or would have"}),
 };
 static_assert(is_whole(kFields<StaleWrite>));
 

@@ -156,18 +156,21 @@ Expected<std::vector<Job>> Client::await(std::span<const JobId> ids, millisecond
   return std::move(awaited).jobs();
 }
 
-Expected<CancelStatus> Client::cancel(JobId job, std::string_view reason) {
-  return only(cancel(std::span{&job, 1}, reason));
+Expected<CancelStatus> Client::cancel(JobId job, std::string_view reason, Uuid call) {
+  return only(cancel(std::span{&job, 1}, reason, call));
 }
 
-Expected<std::vector<CancelStatus>> Client::cancel(std::span<const JobId> jobs, std::string_view reason) {
-  return store_->cancel(jobs, name_, reason);
+Expected<std::vector<CancelStatus>> Client::cancel(std::span<const JobId> jobs, std::string_view reason,
+                                                   Uuid call) {
+  return store_->cancel(jobs, name_, reason, call);
 }
 
-Expected<RequeueStatus> Client::requeue(JobId job) { return only(requeue(std::span{&job, 1})); }
+Expected<RequeueStatus> Client::requeue(JobId job, Uuid call) {
+  return only(requeue(std::span{&job, 1}, call));
+}
 
-Expected<std::vector<RequeueStatus>> Client::requeue(std::span<const JobId> jobs) {
-  return store_->requeue(jobs, name_);
+Expected<std::vector<RequeueStatus>> Client::requeue(std::span<const JobId> jobs, Uuid call) {
+  return store_->requeue(jobs, name_, call);
 }
 
 Expected<void> Client::set_queue(std::string_view name, const QueueSettings& settings) {

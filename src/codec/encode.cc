@@ -128,9 +128,11 @@ std::string_view to_string(Beat::Status status) {
     case Beat::Status::cancel_requested:
       return "cancel_requested";
     case Beat::Status::lost:
+      return "lost";
+    case Beat::Status::unknown:
       break;
   }
-  return "lost";
+  return "unknown";
 }
 
 std::string_view to_string(Effect::Status status) {
@@ -182,6 +184,7 @@ void write(JsonWriter& out, const Verdict& verdict, const Lease& lease) {
   out.key("status").string(to_string(verdict.status));
   member(out, "job_id", lease.job);
   member(out, "token", lease.token);
+  if (verdict.repeated) out.key("repeated").boolean(true);
   if (verdict.status == Verdict::Status::stale) {
     out.key("stale");
     write(out, verdict.stale);
@@ -195,7 +198,7 @@ void write(JsonWriter& out, const Beat& beat) {
   if (beat.status == Beat::Status::lost) {
     out.key("stale");
     write(out, beat.stale);
-  } else {
+  } else if (beat.status != Beat::Status::unknown) {
     member(out, "lease_expires_at", beat.lease_expires_at);
   }
   member(out, "cancel_reason", beat.cancel_reason);

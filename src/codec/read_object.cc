@@ -135,6 +135,11 @@ bool read(Json value, Uuid& into, Refusal& refusal) {
   return true;
 }
 
+bool read_call_id(Json value, Uuid& into, Refusal& refusal) {
+  if (!read(value, into, refusal)) return false;
+  return !into.is_nil() || refusal.at("it is nil; make a random one, or leave it out");
+}
+
 bool read(Json value, JobId& into, Refusal& refusal) { return read(value, into.value, refusal); }
 bool read(Json value, FenceToken& into, Refusal& refusal) { return read(value, into.value, refusal); }
 bool read(Json value, Delivery& into, Refusal& refusal) {
@@ -189,6 +194,8 @@ bool read(Json value, EffectKey& into, Refusal& refusal) {
   static constexpr Member<EffectKey> kMembers[] = {
       member<&EffectKey::lease>("lease", true),
       member<&EffectKey::key>("key", true),
+      {.name = "call_id",
+       .read = [](Json v, EffectKey& key, Refusal& r) { return read_call_id(v, key.call, r); }},
   };
   return read_object(value, into, kMembers, refusal);
 }

@@ -62,6 +62,8 @@ bool read(Json value, ProgressReport& into, Refusal& refusal);
 bool read(Json value, EffectKey& into, Refusal& refusal);
 bool read(Json value, EffectResult& into, Refusal& refusal);
 bool read(Json value, ListRequest& into, Refusal& refusal);
+/// What names a call, so that it can be sent again.
+bool read_call_id(Json value, Uuid& into, Refusal& refusal);
 
 template <class T>
   requires(std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, std::int64_t>)

@@ -129,14 +129,6 @@ ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body, const Limit
   return decode(body, kFields, limits);
 }
 
-ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& limits) {
-  static constexpr Member<SettleCall> kFields[] = {
-      member<&SettleCall::results>("results", true),
-      member<&SettleCall::resent>("resent"),
-  };
-  return decode(body, kFields, limits);
-}
-
 template <class T>
 static ServiceResult<std::vector<T>> decode_list(std::string_view body,
                                                  const Member<ListBody<T>> (&fields)[1],
@@ -144,6 +136,10 @@ static ServiceResult<std::vector<T>> decode_list(std::string_view body,
   ServiceResult<ListBody<T>> list = decode(body, fields, limits);
   if (!list) return std::unexpected(std::move(list.error()));
   return std::move(list->items);
+}
+
+ServiceResult<std::vector<Settlement>> decode_settlements(std::string_view body, const Limits& limits) {
+  return decode_list<Settlement>(body, {member<&ListBody<Settlement>::items>("results", true)}, limits);
 }
 
 ServiceResult<std::vector<Lease>> decode_leases(std::string_view body, const Limits& limits) {
@@ -163,18 +159,28 @@ ServiceResult<std::vector<EffectResult>> decode_effect_results(std::string_view 
   return decode_list<EffectResult>(body, {member<&ListBody<EffectResult>::items>("results", true)}, limits);
 }
 
+namespace {
+
+template <auto Pointer>
+constexpr Member<SelectCall> selected(std::string_view name) {
+  return {.name = name, .read = [](Json value, SelectCall& call, Refusal& refusal) {
+            return codec::read(value, call.selection.*Pointer, refusal);
+          }};
+}
+constexpr Member<SelectCall> kIds = selected<&service::Selection::ids>("ids");
+constexpr Member<SelectCall> kFilter = selected<&service::Selection::filter>("filter");
+constexpr Member<SelectCall> kDryRun = selected<&service::Selection::dry_run>("dry_run");
+constexpr Member<SelectCall> kCallId{.name = "call_id",
+                                     .read = [](Json value, SelectCall& call, Refusal& refusal) {
+                                       return codec::read_call_id(value, call.selection.call, refusal);
+                                     }};
+constexpr Member<SelectCall> kReason = member<&SelectCall::reason>("reason");
+
+}  // namespace
+
 ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reason, const Limits& limits) {
-  static constexpr auto of = []<auto Pointer>() {
-    return +[](Json v, SelectCall& call, Refusal& r) { return codec::read(v, call.selection.*Pointer, r); };
-  };
-  static constexpr Member<SelectCall> kIds{.name = "ids", .read = of.operator()<&service::Selection::ids>()};
-  static constexpr Member<SelectCall> kFilter{.name = "filter",
-                                              .read = of.operator()<&service::Selection::filter>()};
-  static constexpr Member<SelectCall> kDryRun{.name = "dry_run",
-                                              .read = of.operator()<&service::Selection::dry_run>()};
-  static constexpr Member<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun};
-  static constexpr Member<SelectCall> kCancel[] = {kIds, kFilter, kDryRun,
-                                                   member<&SelectCall::reason>("reason")};
+  static constexpr Member<SelectCall> kRequeue[] = {kIds, kFilter, kDryRun, kCallId};
+  static constexpr Member<SelectCall> kCancel[] = {kIds, kFilter, kDryRun, kCallId, kReason};
   ServiceResult<SelectCall> call =
       with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
   if (!call) return call;
@@ -188,19 +194,10 @@ ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reas
   return call;
 }
 
-ServiceResult<std::string> decode_reason(std::string_view body, const Limits& limits) {
-  static constexpr Member<SelectCall> kFields[] = {member<&SelectCall::reason>("reason")};
-  ServiceResult<SelectCall> call = decode(body, kFields, limits);
-  if (!call) return std::unexpected(std::move(call.error()));
-  return std::move(call->reason);
-}
-
-ServiceResult<void> decode_nothing(std::string_view body, const Limits& limits) {
-  const ServiceResult<Json> json = parse_body(body, limits.depth_max);
-  if (!json) return std::unexpected(json.error());
-  const bool nothing = json->is_object() && json->members([](const std::string&, Json) { return false; });
-  if (!nothing) return std::unexpected(invalid("an empty object, or no body, is expected"));
-  return {};
+ServiceResult<SelectCall> decode_change(std::string_view body, bool with_reason, const Limits& limits) {
+  static constexpr Member<SelectCall> kRequeue[] = {kCallId};
+  static constexpr Member<SelectCall> kCancel[] = {kCallId, kReason};
+  return with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
 }
 
 ServiceResult<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {

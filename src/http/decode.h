@@ -46,12 +46,8 @@ struct HeartbeatCall {
 [[nodiscard]] service::ServiceResult<HeartbeatCall> decode_heartbeat(std::string_view body,
                                                                      const Limits& limits);
 
-struct SettleCall {
-  std::vector<Settlement> results{};
-  bool resent = false;
-};
-[[nodiscard]] service::ServiceResult<SettleCall> decode_settle(std::string_view body, const Limits& limits);
-
+[[nodiscard]] service::ServiceResult<std::vector<Settlement>> decode_settlements(std::string_view body,
+                                                                                 const Limits& limits);
 [[nodiscard]] service::ServiceResult<std::vector<Lease>> decode_leases(std::string_view body,
                                                                        const Limits& limits);
 [[nodiscard]] service::ServiceResult<std::vector<ProgressReport>> decode_progress(std::string_view body,
@@ -68,10 +64,9 @@ struct SelectCall {
 /// `with_reason`: a cancellation.
 [[nodiscard]] service::ServiceResult<SelectCall> decode_selection(std::string_view body, bool with_reason,
                                                                   const Limits& limits);
-/// {"reason": …} or nothing.
-[[nodiscard]] service::ServiceResult<std::string> decode_reason(std::string_view body, const Limits& limits);
-/// {} or nothing.
-[[nodiscard]] service::ServiceResult<void> decode_nothing(std::string_view body, const Limits& limits);
+/// The same for the one job that the address names: {"call_id": …, "reason": …} or nothing.
+[[nodiscard]] service::ServiceResult<SelectCall> decode_change(std::string_view body, bool with_reason,
+                                                               const Limits& limits);
 [[nodiscard]] service::ServiceResult<QueueSettings> decode_queue_settings(std::string_view body,
                                                                           const Limits& limits);
 

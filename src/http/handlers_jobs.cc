@@ -189,9 +189,9 @@ void get_jobs(const Call& call) {
 void post_cancel(const Call& call) {
   const auto id = job_of(call);
   if (!id) return;
-  auto reason = accepted(call, decode_reason(call.request.body, call.limits()));
-  if (!reason) return;
-  call.service.cancel(call.who, {.ids = {*id}}, std::move(*reason),
+  auto change = accepted(call, decode_change(call.request.body, true, call.limits()));
+  if (!change) return;
+  call.service.cancel(call.who, {.ids = {*id}, .call = change->selection.call}, std::move(change->reason),
                       answer_with<service::Changed<CancelStatus>>(call, &change_response<CancelStatus>));
 }
 
@@ -205,10 +205,9 @@ void post_cancel_many(const Call& call) {
 void post_requeue(const Call& call) {
   const auto id = job_of(call);
   if (!id) return;
-  if (const auto nothing = decode_nothing(call.request.body, call.limits()); !nothing) {
-    return refuse(call, nothing.error());
-  }
-  call.service.requeue(call.who, {.ids = {*id}},
+  auto change = accepted(call, decode_change(call.request.body, false, call.limits()));
+  if (!change) return;
+  call.service.requeue(call.who, {.ids = {*id}, .call = change->selection.call},
                        answer_with<service::Changed<RequeueStatus>>(call, &change_response<RequeueStatus>));
 }
 
@@ -222,10 +221,9 @@ void post_requeue_many(const Call& call) {
 void post_purge(const Call& call) {
   const auto id = job_of(call);
   if (!id) return;
-  if (const auto nothing = decode_nothing(call.request.body, call.limits()); !nothing) {
-    return refuse(call, nothing.error());
-  }
-  call.service.purge(call.who, {.ids = {*id}},
+  auto change = accepted(call, decode_change(call.request.body, false, call.limits()));
+  if (!change) return;
+  call.service.purge(call.who, {.ids = {*id}, .call = change->selection.call},
                      answer_with<service::Changed<PurgeStatus>>(call, &change_response<PurgeStatus>));
 }
 

@@ -74,8 +74,7 @@ class LongPoll {
       auto releases =
           give_back(std::move(sent), begun ? service::Transit::begun : service::Transit::not_begun);
       if (releases.empty()) return;
-      service.settle(who, std::move(releases), false,
-                     [](const service::ServiceResult<std::vector<Verdict>>&) {});
+      service.settle(who, std::move(releases), [](const service::ServiceResult<std::vector<Verdict>>&) {});
     };
     exchange_->respond(std::move(response));
     return true;
@@ -125,10 +124,10 @@ void post_heartbeat(const Call& call) {
 }
 
 void post_settle(const Call& call) {
-  auto settle = accepted(call, decode_settle(call.request.body, call.limits()));
-  if (!settle) return;
-  std::vector<Lease> leases = leases_of(settle->results);
-  call.service.settle(call.who, std::move(settle->results), settle->resent,
+  auto settlements = accepted(call, decode_settlements(call.request.body, call.limits()));
+  if (!settlements) return;
+  std::vector<Lease> leases = leases_of(*settlements);
+  call.service.settle(call.who, std::move(*settlements),
                       answer_with<std::vector<Verdict>>(
                           call, [leases = std::move(leases)](const std::vector<Verdict>& verdicts) {
                             const auto is_stale = [](const Verdict& verdict) {

@@ -10,7 +10,6 @@ inline constexpr std::string_view kSchemas = R"json({
   "Health": {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}},
   "Ready": {"type": "object", "required": ["ready"], "properties": {"ready": {"const": true}}},
   "OpenApi": {"type": "object", "required": ["openapi", "info", "paths"]},
-  "Nothing": {"type": "object", "additionalProperties": false},
   "Time": {"type": "string", "format": "date-time", "description": "RFC 3339, the database's clock"},
   "Id": {"type": "string", "format": "uuid"},
   "Token": {"type": "integer", "format": "int64", "description": "Grows with every claim of the job"},
@@ -52,23 +51,32 @@ inline constexpr std::string_view kSchemas = R"json({
     "queue": {"type": "string"},
     "kind": {"type": "string"},
     "state": {"$ref": "#/components/schemas/JobState"}}},
-  "CancelJob": {"type": "object", "additionalProperties": false, "properties": {"reason": {"type": "string"}}},
+  "CallId": {"type": "string", "format": "uuid",
+    "description": "Names the call. Sent again with the same one it does nothing twice, and what it did before is answered the same; a filter selects again"},
+  "CancelJob": {"type": "object", "additionalProperties": false, "properties": {
+    "reason": {"type": "string"},
+    "call_id": {"$ref": "#/components/schemas/CallId"}}},
+  "ChangeJob": {"type": "object", "additionalProperties": false, "properties": {
+    "call_id": {"$ref": "#/components/schemas/CallId"}}},
   "CancelJobs": {"type": "object", "additionalProperties": false,
     "description": "Either ids or a filter; dry_run goes with a filter and only counts", "properties": {
     "ids": {"type": "array", "items": {"$ref": "#/components/schemas/Id"}},
     "filter": {"$ref": "#/components/schemas/JobFilter"},
     "dry_run": {"type": "boolean", "default": false},
+    "call_id": {"$ref": "#/components/schemas/CallId"},
     "reason": {"type": "string"}}},
   "RequeueJobs": {"type": "object", "additionalProperties": false,
     "description": "Either ids or a filter; dry_run goes with a filter and only counts", "properties": {
     "ids": {"type": "array", "items": {"$ref": "#/components/schemas/Id"}},
     "filter": {"$ref": "#/components/schemas/JobFilter"},
-    "dry_run": {"type": "boolean", "default": false}}},
+    "dry_run": {"type": "boolean", "default": false},
+    "call_id": {"$ref": "#/components/schemas/CallId"}}},
   "PurgeJobs": {"type": "object", "additionalProperties": false,
     "description": "Either ids or a filter of dead jobs; dry_run goes with a filter and only counts", "properties": {
     "ids": {"type": "array", "items": {"$ref": "#/components/schemas/Id"}},
     "filter": {"$ref": "#/components/schemas/JobFilter"},
-    "dry_run": {"type": "boolean", "default": false}}},
+    "dry_run": {"type": "boolean", "default": false},
+    "call_id": {"$ref": "#/components/schemas/CallId"}}},
   "ChangedItem": {"type": "object", "required": ["id", "status"], "properties": {
     "id": {"$ref": "#/components/schemas/Id"},
     "status": {"enum": ["cancelled", "requested", "finished", "requeued", "live", "purged", "not_dead", "not_found", "token_exhausted"]}}},
@@ -97,7 +105,7 @@ inline constexpr std::string_view kSchemas = R"json({
     "leases": {"type": "array", "items": {"$ref": "#/components/schemas/Lease"}},
     "extend_ms": {"type": "integer", "description": "Instead of each job's TTL; a renewal never shortens a lease"}}},
   "Beat": {"type": "object", "required": ["status"], "properties": {
-    "status": {"enum": ["renewed", "cancel_requested", "lost"]},
+    "status": {"enum": ["renewed", "cancel_requested", "lost", "unknown"]},
     "lease_expires_at": {"$ref": "#/components/schemas/Time"},
     "cancel_reason": {"type": "string"},
     "stale": {"$ref": "#/components/schemas/Stale"}}},
@@ -111,13 +119,12 @@ inline constexpr std::string_view kSchemas = R"json({
     "error": {"type": "string", "description": "Of a failure, burial or cancellation"},
     "delay_ms": {"type": "integer", "description": "Of a snooze, or of a failure instead of the backoff"}}},
   "Settle": {"type": "object", "required": ["results"], "additionalProperties": false, "properties": {
-    "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}},
-    "resent": {"type": "boolean", "default": false,
-      "description": "Sent before without an answer: what was committed then is answered as committed now"}}},
+    "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}}}},
   "Verdict": {"type": "object", "required": ["status", "job_id", "token"], "properties": {
     "status": {"enum": ["committed", "stale", "unknown"]},
     "job_id": {"$ref": "#/components/schemas/Id"},
     "token": {"$ref": "#/components/schemas/Token"},
+    "repeated": {"const": true, "description": "Committed by an earlier sending of the same result, not by this one"},
     "stale": {"$ref": "#/components/schemas/Stale"}}},
   "Verdicts": {"type": "object", "required": ["verdicts"], "properties": {
     "verdicts": {"type": "array", "items": {"$ref": "#/components/schemas/Verdict"}}}},
@@ -133,7 +140,9 @@ inline constexpr std::string_view kSchemas = R"json({
       "outcome": {"$ref": "#/components/schemas/Outcome"}}}}}},
   "EffectKey": {"type": "object", "required": ["lease", "key"], "additionalProperties": false, "properties": {
     "lease": {"$ref": "#/components/schemas/Lease"},
-    "key": {"type": "string"}}},
+    "key": {"type": "string"},
+    "call_id": {"type": "string", "format": "uuid",
+      "description": "Names the call that announces: sent again with the same one, it is told the same. Taking back names the call that announced; without one, whatever was announced under the lease is meant"}}},
   "EffectKeys": {"type": "object", "required": ["keys"], "additionalProperties": false, "properties": {
     "keys": {"type": "array", "items": {"$ref": "#/components/schemas/EffectKey"}}}},
   "EffectResults": {"type": "object", "required": ["results"], "additionalProperties": false, "properties": {

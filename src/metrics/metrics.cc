@@ -111,6 +111,7 @@ struct QueueSeries {
   prometheus::Counter* dead_by_burial = nullptr;
   prometheus::Counter* dead_by_expiry = nullptr;
   std::array<prometheus::Counter*, kAfterExpiry.size()> expirations{};
+  prometheus::Counter* sweep_problems = nullptr;
   prometheus::Histogram* recovery = nullptr;
 };
 
@@ -224,6 +225,7 @@ std::unique_ptr<QueueSeries> Metrics::Impl::make_queue(const std::string& name) 
   made->dead_by_expiry = counter(Id::jobs_dead, {name, "expired"});
   for (std::size_t i = 0; i < kAfterExpiry.size(); ++i)
     made->expirations[i] = counter(Id::lease_expirations, {name, to_string(kAfterExpiry[i])});
+  made->sweep_problems = counter(Id::sweep_problems, {name});
   made->recovery =
       &histograms(Id::lease_recovery).Add(labels(Id::lease_recovery, {name}), seconds_of_recovery());
   return made;
@@ -435,6 +437,7 @@ void Metrics::swept(const Sweep& sweep) {
     queue.expired_again->Increment();
     if (sweep.ended_at) queue.recovery->Observe(std::max(0.0, seconds(*sweep.ended_at - lease.expired_at)));
   }
+  for (const SweepProblem& problem : sweep.problems) impl_->queue(problem.queue).sweep_problems->Increment();
 }
 
 void Metrics::show_queues(std::span<const QueueCounts> counts) {

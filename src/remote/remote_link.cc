@@ -68,7 +68,7 @@ class RemoteLink : public worker::Link {
     if (JobSubscription* subscription = find(queue)) subscription->want(limit);
   }
   Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request) override;
-  Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements, bool resent) override;
+  Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) override;
   Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases) override;
   Expected<std::vector<Beat>> heartbeat(std::span<const Lease> leases,
                                         std::optional<std::chrono::milliseconds> extend) override;
@@ -76,7 +76,7 @@ class RemoteLink : public worker::Link {
   Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports) override;
   Expected<std::vector<Verdict>> check(std::span<const Lease> leases) override;
   Expected<std::vector<Beat>> extend(std::span<const Lease> leases, std::chrono::milliseconds by) override {
-    return patiently([&](bool) { return heartbeat(leases, by); });
+    return patiently([&] { return heartbeat(leases, by); });
   }
   Expected<std::vector<Effect>> begin_effects(std::span<const EffectKey> keys) override;
   Expected<std::vector<Effect>> record_effects(std::span<const EffectResult> results) override;
@@ -113,16 +113,16 @@ class RemoteLink : public worker::Link {
   /// Renews the leases that began too long ago. What was lost meanwhile is left out.
   [[nodiscard]] std::optional<Error> renew(JobSubscription& subscription,
                                            std::vector<JobSubscription::Arrived>& jobs);
-  [[nodiscard]] Expected<std::vector<Verdict>> report(std::span<const Settlement> settlements, bool resent);
+  [[nodiscard]] Expected<std::vector<Verdict>> report(std::span<const Settlement> settlements);
 
   /// A call with one answer per item, in parts if there are many.
   template <class Out, class Request, class Response, class Item, class Fill, class Read>
   [[nodiscard]] Expected<std::vector<Out>> ask(Method<Request, Response> method, std::span<const Item> items,
                                                const Fill& fill, const Read& read,
                                                std::chrono::milliseconds timeout = kCallTimeout);
-  /// For handlers: tries again until the server is back. `call` is told whether it was made before.
+  /// For handlers: tries again until the server is back.
   template <class Call>
-  [[nodiscard]] auto patiently(const Call& call) -> decltype(call(true));
+  [[nodiscard]] auto patiently(const Call& call) -> decltype(call());
 
   /// Keeps the streams going.
   void keep();
@@ -178,11 +178,11 @@ Expected<std::vector<Out>> RemoteLink::ask(Method<Request, Response> method, std
 }
 
 template <class Call>
-auto RemoteLink::patiently(const Call& call) -> decltype(call(true)) {
+auto RemoteLink::patiently(const Call& call) -> decltype(call()) {
   const Clock::time_point until = Clock::now() + kHandlerPatience;
   std::chrono::milliseconds pause{50};
-  for (bool again = false;; again = true) {
-    auto answer = call(again);
+  for (;;) {
+    auto answer = call();
     const bool retry = !answer && (answer.error().code == ErrorCode::unavailable ||
                                    answer.error().code == ErrorCode::outcome_unknown);
     if (!retry || Clock::now() + pause >= until) return answer;
@@ -191,9 +191,8 @@ auto RemoteLink::patiently(const Call& call) -> decltype(call(true)) {
   }
 }
 
-Expected<std::vector<Verdict>> RemoteLink::report(std::span<const Settlement> settlements, bool resent) {
+Expected<std::vector<Verdict>> RemoteLink::report(std::span<const Settlement> settlements) {
   pb::ReportResultRequest request;
-  request.set_resent(resent);
   for (const Settlement& settlement : settlements) *request.add_results() = wire::to_proto(settlement);
   pb::ReportResultResponse response;
   const auto done =
@@ -213,12 +212,12 @@ Expected<std::vector<Verdict>> RemoteLink::report(std::span<const Settlement> se
   return std::vector<Verdict>(settlements.size(), Verdict{.status = Verdict::Status::unknown});
 }
 
-Expected<std::vector<Verdict>> RemoteLink::settle(std::span<const Settlement> settlements, bool resent) {
+Expected<std::vector<Verdict>> RemoteLink::settle(std::span<const Settlement> settlements) {
   std::vector<Verdict> all;
   all.reserve(settlements.size());
   while (all.size() < settlements.size()) {
     const auto part = first_part(settlements.subspan(all.size()));
-    auto verdicts = report(part, resent);
+    auto verdicts = report(part);
     if (!verdicts) {
       // An error says that nothing was changed. That is no longer true of the whole call.
       if (all.empty()) return verdicts;
@@ -275,7 +274,7 @@ Expected<std::vector<Verdict>> RemoteLink::progress(std::span<const ProgressRepo
 }
 
 Expected<std::vector<Verdict>> RemoteLink::check(std::span<const Lease> leases) {
-  return patiently([&](bool) {
+  return patiently([&] {
     return ask<Verdict>(
         &pb::Faultline::Stub::CheckLeases, leases,
         [](pb::CheckLeasesRequest& request, const Lease& lease) {
@@ -286,25 +285,18 @@ Expected<std::vector<Verdict>> RemoteLink::check(std::span<const Lease> leases) 
 }
 
 Expected<std::vector<Effect>> RemoteLink::begin_effects(std::span<const EffectKey> keys) {
-  return patiently([&](bool again) {
-    auto effects = ask<Effect>(
+  return patiently([&] {
+    return ask<Effect>(
         &pb::Faultline::Stub::BeginEffects, keys,
         [](pb::BeginEffectsRequest& request, const EffectKey& key) {
           *request.add_keys() = wire::to_proto(key);
         },
         [](pb::EffectsResponse& response) { return response.mutable_effects(); });
-    // What an earlier try of this call began is new all the same.
-    for (std::size_t i = 0; again && effects && i < effects->size(); ++i) {
-      Effect& effect = (*effects)[i];
-      if (effect.status == Effect::Status::unknown && effect.begun_under == keys[i].lease.token)
-        effect = {.status = Effect::Status::begun};
-    }
-    return effects;
   });
 }
 
 Expected<std::vector<Effect>> RemoteLink::record_effects(std::span<const EffectResult> results) {
-  return patiently([&](bool) {
+  return patiently([&] {
     return ask<Effect>(
         &pb::Faultline::Stub::RecordEffects, results,
         [](pb::RecordEffectsRequest& request, const EffectResult& result) {
@@ -337,7 +329,7 @@ Expected<worker::Link::Exchange> RemoteLink::exchange(std::span<const Settlement
   JobSubscription* subscription = find(request.queue);
   // The jobs come while the settlements are under way.
   if (subscription != nullptr) subscription->begin_claim(request.limit);
-  auto verdicts = settle(settlements, false);
+  auto verdicts = settle(settlements);
   if (!verdicts) {
     if (subscription != nullptr) subscription->put_back(subscription->end_claim(request.limit));
     return std::unexpected(std::move(verdicts.error()));
@@ -382,6 +374,7 @@ std::optional<Error> RemoteLink::renew(JobSubscription& subscription,
     // What is fresh need not wait for it.
     return jobs.empty() ? std::optional{std::move(beats.error())} : std::nullopt;
   }
+  std::vector<JobSubscription::Arrived> unsure;
   for (std::size_t i = 0; i < old.size(); ++i) {
     const Beat& beat = (*beats)[i];
     if (beat.status == Beat::Status::renewed) {
@@ -393,8 +386,11 @@ std::optional<Error> RemoteLink::renew(JobSubscription& subscription,
                             .outcome = {.kind = Outcome::Kind::cancelled, .error = beat.cancel_reason}});
       arrived_ = true;
       changed_.notify_all();
+    } else if (beat.status == Beat::Status::unknown) {
+      unsure.push_back(std::move(old[i]));
     }
   }
+  if (!unsure.empty()) subscription.put_back(std::move(unsure));
   return std::nullopt;
 }
 
@@ -507,12 +503,10 @@ void RemoteLink::give_back() {
   if (settlements.empty()) return;
   // If it does not succeed, their leases run out.
   constexpr int kTries = 3;
-  bool resent = false;
   for (int i = 0; i < kTries; ++i) {
-    const auto verdicts = settle(settlements, resent);
+    const auto verdicts = settle(settlements);
     const auto is_unknown = [](const Verdict& v) { return v.status == Verdict::Status::unknown; };
     if (verdicts && std::ranges::none_of(*verdicts, is_unknown)) return;
-    resent = resent || verdicts.has_value();
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
   }
 }

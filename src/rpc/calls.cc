@@ -77,7 +77,9 @@ template <class Request>
 ServiceResult<service::Selection> read_selection(const Request& request) {
   auto ids = read_ids(request.ids());
   if (!ids) return std::unexpected(std::move(ids.error()));
-  service::Selection selection{.ids = std::move(*ids), .dry_run = request.dry_run()};
+  auto call = wire::call_id(request);
+  if (!call) return malformed(std::move(call.error()));
+  service::Selection selection{.ids = std::move(*ids), .dry_run = request.dry_run(), .call = *call};
   if (!request.has_filter()) return selection;
   auto filter = read_filter(request.filter());
   if (!filter) return std::unexpected(std::move(filter.error()));
@@ -236,7 +238,7 @@ class Calls final : public pb::Faultline::CallbackService {
         fill_verdicts(verdicts, leases, *response);
         return grpc::Status::OK;
       });
-      shared_.service.settle(who, std::move(*settlements), request->resent(), std::move(done));
+      shared_.service.settle(who, std::move(*settlements), std::move(done));
       return {};
     });
   }

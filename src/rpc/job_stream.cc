@@ -299,7 +299,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     if (releases.empty()) return;
     const std::size_t count = releases.size();
     shared_.service.settle(
-        who_, std::move(releases), false,
+        who_, std::move(releases),
         [log = shared_.log, count](const service::ServiceResult<std::vector<Verdict>>& verdicts) {
           Event event{.name = "jobs_released",
                       .at = std::chrono::system_clock::now(),

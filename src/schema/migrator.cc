@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "pg/statement.h"
+#include "sql/functions.h"
 #include "sql/migrations.h"
 
 namespace faultline::schema {
@@ -33,6 +34,15 @@ constexpr Statement kRecord{
     "",
     "INSERT INTO faultline.migrations (version, name, checksum) VALUES ($1::integer, $2::text, $3::text)"};
 
+// What they were made from, by name. A body is replaced when the program's text has another checksum.
+constexpr Statement kReadFunctions{"", "SELECT f.name, f.checksum FROM faultline.functions f"};
+constexpr Statement kRecordFunction{
+    "",
+    "INSERT INTO faultline.functions AS f (name, checksum) VALUES ($1::text, $2::text)"
+    " ON CONFLICT (name) DO UPDATE SET checksum = EXCLUDED.checksum, applied_at = now()"};
+// A new function may be called by everybody, until this is said.
+constexpr std::string_view kRevokeFromPublic = "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA faultline FROM PUBLIC";
+
 constexpr std::string_view kMigrationsTable =
     "CREATE SCHEMA IF NOT EXISTS faultline;\n"
     "CREATE TABLE IF NOT EXISTS faultline.migrations (\n"
@@ -40,9 +50,17 @@ constexpr std::string_view kMigrationsTable =
     "    name       text NOT NULL,\n"
     "    checksum   text NOT NULL,\n"
     "    applied_at timestamptz NOT NULL DEFAULT now()\n"
+    ");\n"
+    "CREATE TABLE IF NOT EXISTS faultline.functions (\n"
+    "    name       text PRIMARY KEY,\n"
+    "    checksum   text NOT NULL,\n"
+    "    applied_at timestamptz NOT NULL DEFAULT now()\n"
     ");\n";
 
-std::string checksum(const sql::Migration& migration) { return to_hex(sha256({bytes_of(migration.sql)})); }
+template <class File>  // a migration or a function
+std::string checksum(const File& file) {
+  return to_hex(sha256({bytes_of(file.sql)}));
+}
 
 MigrateError from_database(const pg::Error& error) {
   MigrateError result{.message = error.describe()};
@@ -62,7 +80,8 @@ MigrateError from_database(const pg::Error& error) {
 
 /// What a database has.
 struct Applied {
-  std::map<int, std::string> checksums;  ///< by version
+  std::map<int, std::string> checksums;               ///< of the migrations, by version
+  std::map<std::string, std::string, std::less<>> functions;  ///< their checksums, by name
   /// The oldest version that the schema serves; read only where the schema is newer than this program.
   int speaks_from = 0;
 
@@ -75,6 +94,18 @@ const sql::Migration* next_missing(const Applied& applied) {
   const auto missing = std::ranges::find_if(
       sql::kMigrations, [&](const sql::Migration& m) { return !applied.contains(m.version); });
   return missing == sql::kMigrations.end() ? nullptr : &*missing;
+}
+
+/// The functions whose bodies are not this program's, or which are not there. A newer schema keeps its own: they
+/// serve this program, or it is refused.
+std::vector<const sql::Function*> outdated_functions(const Applied& applied) {
+  std::vector<const sql::Function*> outdated;
+  if (applied.newest() > version_of_program()) return outdated;
+  for (const sql::Function& function : sql::kFunctions) {
+    const auto found = applied.functions.find(function.name);
+    if (found == applied.functions.end() || found->second != checksum(function)) outdated.push_back(&function);
+  }
+  return outdated;
 }
 
 /// The problem, if a migration was applied that differs from this program's.
@@ -119,8 +150,13 @@ pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline
   for (int row = 0; row < rows->rows(); ++row) {
     applied.checksums.emplace(rows->get<std::int32_t>(row, 0), rows->get<std::string>(row, 1));
   }
-  // A foreign schema is refused for what it is, and need not have the table.
-  if (applied.newest() > version_of_program() && !refuse_foreign(applied)) {
+  if (refuse_foreign(applied)) return applied;  // refused for what it is; it need not have the other tables
+  auto functions = connection.exec(kReadFunctions, {}, deadline);
+  if (!functions) return std::unexpected(std::move(functions.error()));
+  for (int row = 0; row < functions->rows(); ++row) {
+    applied.functions.emplace(functions->get<std::string>(row, 0), functions->get<std::string>(row, 1));
+  }
+  if (applied.newest() > version_of_program()) {
     auto meta = connection.exec(kReadSpeaksFrom, {}, deadline);
     if (!meta) return std::unexpected(std::move(meta.error()));
     applied.speaks_from = meta->get<std::int32_t>(0, 0);
@@ -131,7 +167,11 @@ pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline
 /// The settings that a migration runs with, until the end of its transaction.
 std::vector<std::pair<std::string, std::string>> settings_of(const MigrateOptions& options) {
   return {{"lock_timeout", std::to_string(options.lock_timeout.count())},
-          {"faultline.buckets", std::to_string(options.buckets)}};
+          {"faultline.buckets", std::to_string(options.buckets)},
+          // What was migrated is on disk, whatever the database's default is: a program may rely on it at once.
+          {"synchronous_commit", "on"},
+          // A function may call one that is made after it.
+          {"check_function_bodies", "off"}};
 }
 
 pg::Expected<void> set_local(pg::Connection& connection, const MigrateOptions& options, Deadline deadline) {
@@ -153,12 +193,13 @@ pg::Expected<Applied> read_applied_shortly(pg::Connection& connection, const Mig
   return applied;
 }
 
-/// Applies the next migration that is missing, or none. One transaction.
-pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connection,
-                                                         const MigrateOptions& options,
-                                                         std::optional<MigrateError>& refusal,
-                                                         Deadline deadline) {
-  const auto in_transaction = [&]() -> pg::Expected<std::optional<AppliedMigration>> {
+/// One transaction of a migrator, when it is its turn: `step` gets what the database has. Nothing of it stays if the
+/// schema is refused, or if `step` has nothing to do.
+template <class Step>
+auto in_turn(pg::Connection& connection, const MigrateOptions& options, std::optional<MigrateError>& refusal,
+             Deadline deadline, const Step& step) -> decltype(step(Applied{})) {
+  using Done = decltype(step(Applied{}));
+  const auto in_transaction = [&]() -> Done {
     // Waiting for another migrator blocks nobody, so it may take as long as the caller waits.
     if (auto turn = connection.exec(kTakeTurn, Params{}.add(kMigratorLock), deadline); !turn) {
       return std::unexpected(std::move(turn.error()));
@@ -168,21 +209,8 @@ pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connect
     auto applied = read_applied(connection, deadline);
     if (!applied) return std::unexpected(std::move(applied.error()));
     refusal = refuse(*applied);
-    if (refusal) return std::nullopt;
-    const sql::Migration* migration = next_missing(*applied);
-    if (migration == nullptr) return std::nullopt;
-    if (auto table = connection.exec_script(kMigrationsTable, deadline); !table) {
-      return std::unexpected(std::move(table.error()));
-    }
-    if (auto done = connection.exec_script(migration->sql, deadline); !done) {
-      return std::unexpected(std::move(done.error()));
-    }
-    auto recorded = connection.exec(
-        kRecord,
-        Params{}.add(std::int32_t{migration->version}).add(migration->name).add(checksum(*migration)),
-        deadline);
-    if (!recorded) return std::unexpected(std::move(recorded.error()));
-    return AppliedMigration{.version = migration->version, .name = std::string{migration->name}};
+    if (refusal) return typename Done::value_type{};
+    return step(*applied);
   };
 
   if (auto begun = connection.begin(deadline); !begun) return std::unexpected(std::move(begun.error()));
@@ -194,6 +222,52 @@ pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connect
   if (auto committed = connection.commit(deadline); !committed)
     return std::unexpected(std::move(committed.error()));
   return result;
+}
+
+/// Applies the next migration that is missing, or none.
+pg::Expected<std::optional<AppliedMigration>> apply_next(pg::Connection& connection,
+                                                         const MigrateOptions& options,
+                                                         std::optional<MigrateError>& refusal,
+                                                         Deadline deadline) {
+  return in_turn(
+      connection, options, refusal, deadline,
+      [&](const Applied& applied) -> pg::Expected<std::optional<AppliedMigration>> {
+        const sql::Migration* migration = next_missing(applied);
+        if (migration == nullptr) return std::nullopt;
+        if (auto table = connection.exec_script(kMigrationsTable, deadline); !table) {
+          return std::unexpected(std::move(table.error()));
+        }
+        if (auto done = connection.exec_script(migration->sql, deadline); !done) {
+          return std::unexpected(std::move(done.error()));
+        }
+        auto recorded = connection.exec(
+            kRecord,
+            Params{}.add(std::int32_t{migration->version}).add(migration->name).add(checksum(*migration)),
+            deadline);
+        if (!recorded) return std::unexpected(std::move(recorded.error()));
+        return AppliedMigration{.version = migration->version, .name = std::string{migration->name}};
+      });
+}
+
+/// Replaces the functions that are not this program's, all or none. Returns their number.
+pg::Expected<std::size_t> replace_functions(pg::Connection& connection, const MigrateOptions& options,
+                                            std::optional<MigrateError>& refusal, Deadline deadline) {
+  return in_turn(connection, options, refusal, deadline,
+                 [&](const Applied& applied) -> pg::Expected<std::size_t> {
+                   const auto outdated = outdated_functions(applied);
+                   for (const sql::Function* function : outdated) {
+                     if (auto made = connection.exec_script(function->sql, deadline); !made)
+                       return std::unexpected(std::move(made.error()));
+                     auto recorded =
+                         connection.exec(kRecordFunction,
+                                         Params{}.add(function->name).add(checksum(*function)), deadline);
+                     if (!recorded) return std::unexpected(std::move(recorded.error()));
+                   }
+                   if (outdated.empty()) return 0;
+                   if (auto revoked = connection.exec_script(kRevokeFromPublic, deadline); !revoked)
+                     return std::unexpected(std::move(revoked.error()));
+                   return outdated.size();
+                 });
 }
 
 bool worth_another_try(const pg::Error& error) {
@@ -234,7 +308,18 @@ std::string dry_run_sql(const Applied& applied, const MigrateOptions& options) {
     text += "INSERT INTO faultline.migrations (version, name, checksum) VALUES (" + version + ", '" + name +
             "', '" + checksum(migration) + "');\nCOMMIT;\n";
   }
-  return text;
+  const auto outdated = outdated_functions(applied);
+  if (outdated.empty()) return text;
+  text += "\n-- functions\nBEGIN;\n";
+  for (const auto& [setting, value] : settings_of(options))
+    text += "SET LOCAL " + setting + " = '" + value + "';\n";
+  for (const sql::Function* function : outdated) {
+    const std::string name{function->name};
+    const std::string sum = checksum(*function);
+    text += std::string{function->sql} + "\nINSERT INTO faultline.functions AS f (name, checksum) VALUES ('" + name +
+            "', '" + sum + "')\n    ON CONFLICT (name) DO UPDATE SET checksum = '" + sum + "', applied_at = now();\n";
+  }
+  return text + std::string{kRevokeFromPublic} + ";\nCOMMIT;\n";
 }
 
 }  // namespace
@@ -257,6 +342,7 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
   if (options.dry_run) {
     report.version_after = report.version_before;
     report.sql = dry_run_sql(*applied, options);
+    report.functions_replaced = outdated_functions(*applied).size();
     for (const sql::Migration& migration : sql::kMigrations) {
       if (!applied->contains(migration.version)) {
         report.applied.push_back({.version = migration.version, .name = std::string{migration.name}});
@@ -273,6 +359,11 @@ std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection, c
     if (!*next) break;
     report.applied.push_back(std::move(**next));
   }
+  auto replaced =
+      in_short_turns(deadline, [&] { return replace_functions(connection, options, refusal, deadline); });
+  if (!replaced) return std::unexpected(from_database(replaced.error()));
+  if (refusal) return std::unexpected(std::move(*refusal));
+  report.functions_replaced = *replaced;
   report.version_after = std::max(report.version_before, version_of_program());
   return report;
 }
@@ -281,7 +372,17 @@ std::expected<int, MigrateError> check(pg::Connection& connection, Deadline dead
   auto applied = read_applied(connection, deadline);
   if (!applied) return std::unexpected(from_database(applied.error()));
   if (auto refusal = refuse(*applied)) return std::unexpected(std::move(*refusal));
-  if (next_missing(*applied) == nullptr) return applied->newest();
+  if (next_missing(*applied) == nullptr) {
+    // Another body under the same name serves this program, a function that is not there does not.
+    const auto missing = std::ranges::find_if(
+        sql::kFunctions, [&](const sql::Function& f) { return !applied->functions.contains(f.name); });
+    if (missing == sql::kFunctions.end()) return applied->newest();
+    return std::unexpected(
+        MigrateError{.code = MigrateError::Code::older_schema,
+                     .message = "the database lacks the function faultline." + std::string{missing->name} +
+                                ", which this program calls",
+                     .hint = "run `faultline migrate` on it"});
+  }
   return std::unexpected(MigrateError{
       .code = MigrateError::Code::older_schema,
       .message = applied->newest() == 0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +20,9 @@
 namespace faultline::service {
 
 /// Whether an error of a shared batch may be the fault of one of its items, so that the others must not
-/// suffer for it.
+/// suffer for it. What may have been done must not be done again.
 [[nodiscard]] inline bool may_concern_one(const Problem& problem) {
-  return problem.code != Code::unavailable && problem.code != Code::outcome_unknown;
+  return problem.code != Code::outcome_unknown;
 }
 
 /// Puts calls that come at the same time into one batch for the database. While a batch is under way the next
@@ -47,6 +48,9 @@ class Coalescer {
     std::size_t threads = 1;
     std::size_t items_max = 1'000;  ///< in a batch, unless one call alone has more
     std::size_t bytes_max = std::size_t{8} * 1024 * 1024;
+    /// A batch that could not be done now is done call by call for as long as this since it began: one of its
+    /// calls may wait for somebody, or all of them for the database.
+    std::chrono::milliseconds patience{10'000};
     /// Does a batch. An error says that nothing was changed, or that it is not known.
     std::function<ServiceResult<Replies>(std::span<const Item>, std::int64_t group)> run;
     /// Where given: no job stands twice in a batch. The second call waits for the next one.
@@ -144,7 +148,12 @@ class Coalescer {
     for (const Call& call : batch) count += call.items.size();
     all.reserve(count);
     for (Call& call : batch) std::ranges::move(call.items, std::back_inserter(all));
+    const auto give_up_at = std::chrono::steady_clock::now() + options_.patience;
     auto replies = options_.run(all, batch.front().group);
+    const auto try_alone = [&] {
+      return may_concern_one(replies.error()) &&
+             (replies.error().code != Code::unavailable || std::chrono::steady_clock::now() < give_up_at);
+    };
     std::size_t at = 0;
     for (Call& call : batch) {
       const std::size_t size = call.items.size();
@@ -152,7 +161,7 @@ class Coalescer {
         const auto first = replies->begin() + static_cast<std::ptrdiff_t>(at);
         call.done(Replies(std::make_move_iterator(first),
                           std::make_move_iterator(first + static_cast<std::ptrdiff_t>(size))));
-      } else if (may_concern_one(replies.error())) {
+      } else if (try_alone()) {
         call.done(options_.run(std::span{all}.subspan(at, size), call.group));
       } else {
         call.done(std::unexpected(replies.error()));

@@ -194,7 +194,7 @@ void EventBroadcaster::settled(std::span<const Settlement> settlements, std::spa
                                std::span<const std::optional<LeaseRegistry::Entry>> known) {
   if (!watched()) return;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
-    if (!verdicts[i].committed()) continue;
+    if (!is_news(verdicts[i], known[i])) continue;
     const auto& [lease, outcome] = settlements[i];
     std::string queue = known[i] ? *known[i]->queue : std::string{};
     json object{{"job", lease.job.to_string()},

@@ -51,4 +51,10 @@ class LeaseRegistry {
   std::list<JobId> in_order_;  ///< of their claims
 };
 
+/// Whether a settlement is told of and counted here. Of one that was committed by an earlier sending, and
+/// whose lease is not known here (any more), that was most likely done when it came first.
+[[nodiscard]] inline bool is_news(const Verdict& verdict, const std::optional<LeaseRegistry::Entry>& known) {
+  return verdict.committed() && (known || !verdict.repeated);
+}
+
 }  // namespace faultline::service

@@ -28,14 +28,12 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kApplication = "faultline server";
 constexpr std::size_t kSubmitters = 2;
+constexpr std::size_t kKeyedSubmitters = 2;
 constexpr std::size_t kSettlers = 2;
 constexpr std::size_t kOthers = 2;
 constexpr milliseconds kOverloadedRetryAfter{1'000};
 constexpr std::size_t kLeasesRemembered = 100'000;
 
-/// The groups of settlements.
-constexpr std::int64_t kFirstTime = 0;
-constexpr std::int64_t kResent = 1;
 /// The group of heartbeats that do not extend; others are grouped by their extension, which is at least 100
 /// ms.
 constexpr std::int64_t kByTtl = 0;
@@ -56,7 +54,8 @@ Problem no_such_job(JobId id) {
 StoreOptions store_options(const ServiceOptions& options) {
   return {.database = options.database,
           .application_name = std::string{kApplication},
-          .connections_max = std::max<std::size_t>(options.connections, 1),
+          // Those who wait for a key leave the others their connections.
+          .connections_max = std::max<std::size_t>(options.connections, 1) + kKeyedSubmitters,
           .transactions_max = 1,
           .call_timeout = options.call_timeout,
           .payload_bytes_max = options.payload_bytes_max,
@@ -80,7 +79,7 @@ class ServiceImpl : public Service {
                                                                  Deliver deliver) override;
   void heartbeat(const Principal& who, std::vector<Lease> leases, std::optional<milliseconds> extend,
                  Done<std::vector<Beat>> done) override;
-  void settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+  void settle(const Principal& who, std::vector<Settlement> settlements,
               Done<std::vector<Verdict>> done) override;
   void progress(const Principal& who, std::vector<ProgressReport> reports,
                 Done<std::vector<Verdict>> done) override;
@@ -147,8 +146,7 @@ class ServiceImpl : public Service {
   // The shared batches.
 
   [[nodiscard]] ServiceResult<std::vector<Submission>> run_submissions(std::span<const NewJob> jobs);
-  [[nodiscard]] ServiceResult<std::vector<Verdict>> run_settlements(std::span<const Settlement> settlements,
-                                                                    std::int64_t group);
+  [[nodiscard]] ServiceResult<std::vector<Verdict>> run_settlements(std::span<const Settlement> settlements);
   [[nodiscard]] ServiceResult<std::vector<Beat>> run_heartbeats(std::span<const Lease> leases,
                                                                 std::int64_t group);
   [[nodiscard]] ServiceResult<std::vector<Verdict>> run_progress(std::span<const ProgressReport> reports);
@@ -157,7 +155,7 @@ class ServiceImpl : public Service {
   void count_refused(std::string_view verb, std::span<const Verdict> verdicts);
   void count_refused(std::span<const Effect> effects);
   void count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
-                     std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent);
+                     std::span<const std::optional<LeaseRegistry::Entry>> known);
   void count_beats(std::span<const Lease> leases, std::span<const Beat> beats, std::string_view verb);
   /// Of leases that were given out elsewhere.
   [[nodiscard]] metrics::Series& unknown_series() {
@@ -165,9 +163,10 @@ class ServiceImpl : public Service {
   }
   void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
 
-  template <class Status, class Act>
+  /// `change(Store&, ids, call) -> ServiceResult<std::vector<Status>>`.
+  template <class Status, class Change>
   void change(const Principal& who, Operation operation, Selection jobs, std::vector<JobState> states,
-              Done<Changed<Status>> done, Act act);
+              Done<Changed<Status>> done, Change change);
 
   const ServiceOptions options_;
   const std::shared_ptr<metrics::Metrics> metrics_;
@@ -181,6 +180,9 @@ class ServiceImpl : public Service {
   EventBroadcaster events_;
   ThreadPool thread_pool_;
   Submitting submitting_;
+  /// Of jobs with idempotency keys. The database makes them wait for a transaction that has the same key in
+  /// hand; nobody else waits for them.
+  Submitting submitting_keyed_;
   Settling settling_;
   Beating beating_;
   Progressing progressing_;
@@ -197,15 +199,23 @@ ServiceImpl::ServiceImpl(ServiceOptions options)
       thread_pool_(kOthers),
       submitting_(
           {.threads = kSubmitters,
+           .patience = options_.call_timeout,
+           .run = [this](std::span<const NewJob> jobs, std::int64_t) { return run_submissions(jobs); }}),
+      submitting_keyed_(
+          {.threads = kKeyedSubmitters,
+           .patience = options_.call_timeout,
            .run = [this](std::span<const NewJob> jobs, std::int64_t) { return run_submissions(jobs); }}),
       settling_({.threads = kSettlers,
+                 .patience = options_.call_timeout,
                  .run = [this](std::span<const Settlement> settlements,
-                               std::int64_t group) { return run_settlements(settlements, group); },
+                               std::int64_t) { return run_settlements(settlements); },
                  .job = [](const Settlement& settlement) { return settlement.lease.job; }}),
-      beating_({.run = [this](std::span<const Lease> leases,
+      beating_({.patience = options_.call_timeout,
+                .run = [this](std::span<const Lease> leases,
                               std::int64_t group) { return run_heartbeats(leases, group); },
                 .job = [](const Lease& lease) { return lease.job; }}),
-      progressing_({.run = [this](std::span<const ProgressReport> reports,
+      progressing_({.patience = options_.call_timeout,
+                    .run = [this](std::span<const ProgressReport> reports,
                                   std::int64_t) { return run_progress(reports); },
                     .job = [](const ProgressReport& report) { return report.lease.job; }}),
       dispatcher_({.claimers = std::max<std::size_t>(options_.connections, 2) - 1,
@@ -232,6 +242,7 @@ void ServiceImpl::stop() {
   dispatcher_.stop();
   thread_pool_.stop();
   submitting_.stop();
+  submitting_keyed_.stop();
   progressing_.stop();
   beating_.stop();
   settling_.stop();
@@ -337,15 +348,17 @@ void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
     };
   }
   Submitting::Call call{.items = std::move(jobs), .done = std::move(done)};
+  bool keyed = false;
   std::string_view known;
   for (const NewJob& job : call.items) {
     call.bytes += job.payload.size();
+    keyed = keyed || job.idempotency_key;
     if (job.queue == known) continue;
     // Nobody else's jobs wait while the database is asked about this name.
     if (!store_.knows_queue(job.queue)) call.group = Submitting::kAlone;
     known = job.queue;
   }
-  share(submitting_, std::move(call));
+  share(keyed ? submitting_keyed_ : submitting_, std::move(call));
 }
 
 ServiceResult<std::vector<Submission>> ServiceImpl::run_submissions(std::span<const NewJob> jobs) {
@@ -480,7 +493,7 @@ void ServiceImpl::count_refused(std::span<const Effect> effects) {
 }
 
 void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::span<const Verdict> verdicts,
-                                std::span<const std::optional<LeaseRegistry::Entry>> known, bool resent) {
+                                std::span<const std::optional<LeaseRegistry::Entry>> known) {
   const auto now = std::chrono::steady_clock::now();
   std::vector<metrics::Settled> settled;
   settled.reserve(settlements.size());
@@ -492,20 +505,20 @@ void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::sp
       tell_refused(lease, to_string(outcome.kind), verdicts[i].stale);
       stale = true;
     }
-    if (!verdicts[i].committed()) continue;
+    if (!is_news(verdicts[i], known[i])) continue;
     if (known[i])
       settled.push_back({.series = known[i]->series,
                          .outcome = outcome.kind,
                          .attempts_left = known[i]->attempts_left,
                          .held = now - known[i]->since});
-    else if (!resent)  // else it was most likely counted when it came first
+    else
       settled.push_back({.series = &unknown_series(), .outcome = outcome.kind});
   }
   metrics_->settled(settled);
   if (stale) events_.refused();
 }
 
-void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlements,
                          Done<std::vector<Verdict>> done) {
   if (auto problem = check_access(who, Operation::settle)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(settlements.size(), "settlements")) {
@@ -518,23 +531,19 @@ void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlemen
     if (error) return done(std::unexpected(Problem::from(*error)));
     bytes += bytes_in(settlement.outcome.result) + bytes_in(settlement.outcome.error);
   }
-  share(settling_, {.items = std::move(settlements),
-                    .done = std::move(done),
-                    .group = resent ? kResent : kFirstTime,
-                    .bytes = bytes});
+  share(settling_, {.items = std::move(settlements), .done = std::move(done), .bytes = bytes});
 }
 
-ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements,
-                                                                 std::int64_t group) {
+ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
-  auto verdicts = to_result((*store)->settle(settlements, group == kResent));
+  auto verdicts = to_result((*store)->settle(settlements));
   if (!verdicts) return verdicts;
   std::vector<std::optional<LeaseRegistry::Entry>> known(settlements.size());
   for (std::size_t i = 0; i < settlements.size(); ++i) {
     if ((*verdicts)[i].committed()) known[i] = leases_.remove(settlements[i].lease);
   }
-  count_settled(settlements, *verdicts, known, group == kResent);
+  count_settled(settlements, *verdicts, known);
   events_.settled(settlements, *verdicts, known);
   return verdicts;
 }
@@ -690,15 +699,19 @@ void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSetting
       });
 }
 
-template <class Status, class Act>
+template <class Status, class Change>
 void ServiceImpl::change(const Principal& who, Operation operation, Selection jobs,
-                         std::vector<JobState> states, Done<Changed<Status>> done, Act act) {
+                         std::vector<JobState> states, Done<Changed<Status>> done, Change change) {
   if (auto problem = check_selection(who, operation, jobs)) return done(std::unexpected(std::move(*problem)));
+  const Uuid call = jobs.call.is_nil() ? Uuid::random() : jobs.call;
+  const auto act = [call, change = std::move(change)](Store& store, std::span<const JobId> ids) {
+    return change(store, ids, call);
+  };
   if (!jobs.filter) {
     if (auto problem = check_size(jobs.ids.size(), "jobs")) return done(std::unexpected(std::move(*problem)));
     const std::size_t items = jobs.ids.size();
     return ask_store<Changed<Status>>(items, 0, std::move(done),
-                                      [who, ids = std::move(jobs.ids), act = std::move(act)](Store& store) {
+                                      [who, ids = std::move(jobs.ids), act](Store& store) {
                                         return change_by_id<Status>(store, who, ids, act);
                                       });
   }
@@ -709,7 +722,7 @@ void ServiceImpl::change(const Principal& who, Operation operation, Selection jo
                        .filter = std::move(*jobs.filter),
                        .states = std::move(states),
                        .dry_run = jobs.dry_run,
-                       .act = std::move(act),
+                       .act = act,
                        .done = giving_back<Changed<Status>>(1, 0, std::move(done))});
 }
 
@@ -720,16 +733,17 @@ void ServiceImpl::cancel(const Principal& who, Selection jobs, std::string reaso
       who, Operation::cancel, std::move(jobs),
       {JobState::scheduled, JobState::available, JobState::running, JobState::held, JobState::dead},
       std::move(done),
-      [name = who.name, reason = std::move(reason)](Store& store, std::span<const JobId> ids) {
-        return to_result(store.cancel(ids, name, reason));
+      [name = who.name, reason = std::move(reason)](Store& store, std::span<const JobId> ids, Uuid call) {
+        return to_result(store.cancel(ids, name, reason, call));
       });
 }
 
 void ServiceImpl::requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) {
   // All that wait for a person. Whoever wants to run again what has succeeded says so.
   change<RequeueStatus>(who, Operation::requeue, std::move(jobs), {JobState::dead, JobState::held},
-                        std::move(done), [this, name = who.name](Store& store, std::span<const JobId> ids) {
-                          auto statuses = to_result(store.requeue(ids, name));
+                        std::move(done),
+                        [this, name = who.name](Store& store, std::span<const JobId> ids, Uuid call) {
+                          auto statuses = to_result(store.requeue(ids, name, call));
                           if (statuses) dispatcher_.wake_all();
                           return statuses;
                         });
@@ -743,8 +757,8 @@ void ServiceImpl::purge(const Principal& who, Selection jobs, Done<Changed<Purge
                                         .hint = "leave the state out of the filter, or say dead"}));
   }
   change<PurgeStatus>(who, Operation::purge, std::move(jobs), {JobState::dead}, std::move(done),
-                      [name = who.name](Store& store, std::span<const JobId> ids) {
-                        return to_result(store.purge_dead(ids, name));
+                      [name = who.name](Store& store, std::span<const JobId> ids, Uuid call) {
+                        return to_result(store.purge_dead(ids, name, call));
                       });
 }
 

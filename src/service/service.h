@@ -59,6 +59,9 @@ struct Selection {
   std::vector<JobId> ids{};
   std::optional<ListRequest> filter{};  ///< queue, kind, state; `before` and `limit` are not looked at
   bool dry_run = false;                 ///< with a filter: only count
+  /// Names the call, so that it can be sent again; see `Store::cancel`. A filter selects again, and what the
+  /// call did before to a job that it still matches is answered the same. Nil: the service names it.
+  Uuid call{};
 };
 template <class Status>
 struct Changed {
@@ -114,8 +117,7 @@ class Service {
                                                                          Deliver deliver) = 0;
   virtual void heartbeat(const Principal& who, std::vector<Lease> leases,
                          std::optional<std::chrono::milliseconds> extend, Done<std::vector<Beat>> done) = 0;
-  /// `resent`: what the ledger has already is answered as committed.
-  virtual void settle(const Principal& who, std::vector<Settlement> settlements, bool resent,
+  virtual void settle(const Principal& who, std::vector<Settlement> settlements,
                       Done<std::vector<Verdict>> done) = 0;
   virtual void progress(const Principal& who, std::vector<ProgressReport> reports,
                         Done<std::vector<Verdict>> done) = 0;

@@ -21,111 +21,83 @@ std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, 
   return statuses;
 }
 
-/// Requeues jobs of one bucket, and notes their queues. Returns those that somebody else brought back at the
-/// same moment: the next look finds them live.
-Expected<std::vector<JobId>> requeue_some(Backend& backend, std::int16_t bucket,
-                                          const std::vector<JobId>& ids, std::string_view who,
-                                          std::map<JobId, RequeueStatus>& found,
-                                          std::set<std::string>& due_queues, Deadline deadline) {
-  pg::Unit unit;
-  unit.add(sql::kLedgerHold, id_params(bucket, ids));
-  unit.add(sql::kJobsRequeue, id_params(bucket, ids).add(who));
-  unit.add(sql::kJobsRequeueFinished, id_params(bucket, ids).add(who));
-  auto results = backend.try_run(unit, deadline);
-  // The ledger lets one of two through, the other looks again.
-  while (!results && Deadline::clock::now() < deadline &&
-         (results.error().code == pg::Errc::unique_violation ||
-          results.error().code == pg::Errc::outcome_unknown)) {
-    results = backend.try_run(unit, deadline);
+/// Runs an operator's verb bucket by bucket and reads the status of each job. A verb that is sent again, because its
+/// answer was lost, names the same call, and so is told what it did.
+template <class Status, class Parse, class Add>
+Expected<std::vector<Status>> act(Backend& backend, std::span<const JobId> jobs, const pg::Statement& verb,
+                                  const Add& add, const Parse& parse, Status otherwise, Deadline deadline,
+                                  std::set<std::string>* due_queues = nullptr) {
+  std::map<JobId, Status> found;
+  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
+    pg::Params params = id_params(bucket, ids);
+    add(params);
+    auto rows = backend.run(verb, std::move(params), deadline);
+    if (!rows) return std::unexpected(std::move(rows.error()));
+    for (int row = 0; row < rows->rows(); ++row) {
+      found[JobId{rows->get<Uuid>(row, 0)}] = parse(rows->get<std::string_view>(row, 1));
+      if (due_queues == nullptr) continue;
+      if (auto queue = rows->get<std::optional<std::string>>(row, 2)) due_queues->insert(std::move(*queue));
+    }
   }
-  if (!results) return std::unexpected(translate(results.error()));
-  std::vector<JobId> taken;
-  const auto note = [&](const pg::Result& rows, int row, RequeueStatus status) {
-    found[JobId{rows.get<Uuid>(row, 0)}] = status;
-    if (status == RequeueStatus::requeued) due_queues.insert(rows.get<std::string>(row, 3));
-  };
-  const pg::Result& finished = results->back();
-  for (int row = 0; row < finished.rows(); ++row) {
-    if (finished.get<bool>(row, 1))
-      note(finished, row, RequeueStatus::token_exhausted);
-    else if (finished.get<bool>(row, 2))
-      note(finished, row, RequeueStatus::requeued);
-    else
-      taken.emplace_back(finished.get<Uuid>(row, 0));
-  }
-  const pg::Result& live = (*results)[1];
-  for (int row = 0; row < live.rows(); ++row) {
-    note(live, row,
-         live.get<bool>(row, 1)   ? RequeueStatus::live
-         : live.get<bool>(row, 2) ? RequeueStatus::token_exhausted
-                                  : RequeueStatus::requeued);
-  }
-  return taken;
+  return in_order(jobs, found, otherwise);
+}
+
+Uuid named(Uuid call) { return call.is_nil() ? Uuid::random() : call; }
+
+CancelStatus parse_cancel(std::string_view word) {
+  return word == "cancelled"   ? CancelStatus::cancelled
+         : word == "requested" ? CancelStatus::requested
+         : word == "finished"  ? CancelStatus::finished
+         : word == "exhausted" ? CancelStatus::token_exhausted
+                               : CancelStatus::not_found;
+}
+
+RequeueStatus parse_requeue(std::string_view word) {
+  return word == "requeued"    ? RequeueStatus::requeued
+         : word == "live"      ? RequeueStatus::live
+         : word == "exhausted" ? RequeueStatus::token_exhausted
+                               : RequeueStatus::not_found;
+}
+
+PurgeStatus parse_purge(std::string_view word) {
+  return word == "purged"      ? PurgeStatus::purged
+         : word == "not_dead"  ? PurgeStatus::not_dead
+         : word == "exhausted" ? PurgeStatus::token_exhausted
+                               : PurgeStatus::not_found;
 }
 
 }  // namespace
 
 Expected<std::vector<CancelStatus>> cancel(Backend& backend, std::span<const JobId> jobs,
-                                           std::string_view who, std::string_view reason, Deadline deadline) {
+                                           std::string_view who, std::string_view reason, Uuid call,
+                                           Deadline deadline) {
   if (auto problem = check_name("name of who cancels", who)) return std::unexpected(std::move(*problem));
-  std::map<JobId, CancelStatus> found;
-  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
-    pg::Unit unit;
-    unit.add(sql::kJobsCancel, id_params(bucket, ids).add(who).add(storable_text(reason)));
-    unit.add(sql::kJobsKnown, id_params(bucket, ids));
-    auto results = backend.run(unit, deadline);
-    if (!results) return std::unexpected(std::move(results.error()));
-    const pg::Result& known = results->back();
-    for (int row = 0; row < known.rows(); ++row)
-      found[JobId{known.get<Uuid>(row, 0)}] = CancelStatus::finished;
-    const pg::Result& live = results->front();
-    for (int row = 0; row < live.rows(); ++row) {
-      found[JobId{live.get<Uuid>(row, 0)}] = live.get<bool>(row, 2)   ? CancelStatus::token_exhausted
-                                             : live.get<bool>(row, 1) ? CancelStatus::requested
-                                                                      : CancelStatus::cancelled;
-    }
-  }
-  return in_order(jobs, found, CancelStatus::not_found);
+  call = named(call);
+  return act(
+      backend, jobs, sql::kJobsCancel,
+      [&](pg::Params& params) { params.add(who).add(storable_text(reason)).add(call); }, parse_cancel,
+      CancelStatus::not_found, deadline);
 }
 
 Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs,
-                                             std::string_view who, Deadline deadline) {
+                                             std::string_view who, Uuid call, Deadline deadline) {
   if (auto problem = check_name("name of who requeues", who)) return std::unexpected(std::move(*problem));
-  std::map<JobId, RequeueStatus> found;
+  call = named(call);
   std::set<std::string> due_queues;
-  for (auto& [bucket, ids] : by_bucket(backend, jobs)) {
-    while (!ids.empty()) {
-      auto taken = requeue_some(backend, bucket, ids, who, found, due_queues, deadline);
-      if (!taken) return std::unexpected(std::move(taken.error()));
-      ids = std::move(*taken);
-    }
-  }
+  auto statuses = act(
+      backend, jobs, sql::kJobsRequeue, [&](pg::Params& params) { params.add(who).add(call); }, parse_requeue,
+      RequeueStatus::not_found, deadline, &due_queues);
   backend.announce(due_queues, deadline);
-  return in_order(jobs, found, RequeueStatus::not_found);
+  return statuses;
 }
 
 Expected<std::vector<PurgeStatus>> purge_dead(Backend& backend, std::span<const JobId> jobs,
-                                              std::string_view who, Deadline deadline) {
+                                              std::string_view who, Uuid call, Deadline deadline) {
   if (auto problem = check_name("name of who purges", who)) return std::unexpected(std::move(*problem));
-  std::map<JobId, PurgeStatus> found;
-  for (const auto& [bucket, ids] : by_bucket(backend, jobs)) {
-    pg::Unit unit;
-    unit.add(sql::kJobsPurge, id_params(bucket, ids).add(who));
-    unit.add(sql::kJobsKnown, id_params(bucket, ids));
-    auto results = backend.run(unit, deadline);
-    if (!results) return std::unexpected(std::move(results.error()));
-    const pg::Result& known = results->back();
-    for (int row = 0; row < known.rows(); ++row)
-      found[JobId{known.get<Uuid>(row, 0)}] = PurgeStatus::not_dead;
-    const pg::Result& live = results->front();
-    for (int row = 0; row < live.rows(); ++row) {
-      if (live.get<bool>(row, 1))
-        found[JobId{live.get<Uuid>(row, 0)}] = PurgeStatus::purged;
-      else if (live.get<bool>(row, 2))
-        found[JobId{live.get<Uuid>(row, 0)}] = PurgeStatus::token_exhausted;
-    }
-  }
-  return in_order(jobs, found, PurgeStatus::not_found);
+  call = named(call);
+  return act(
+      backend, jobs, sql::kJobsPurge, [&](pg::Params& params) { params.add(who).add(call); }, parse_purge,
+      PurgeStatus::not_found, deadline);
 }
 
 Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,

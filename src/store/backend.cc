@@ -57,6 +57,14 @@ Error translate(const pg::Error& error) {
       result.code = ErrorCode::wrong_schema;
       result.hint = "run `faultline migrate` on the database";
       break;
+    case pg::Errc::raised:
+      // What the functions say of bad input. The store checks its own, so this is about what only they know.
+      result.message = error.message;
+      result.hint = error.hint;
+      result.code = error.sqlstate == "FL404"   ? ErrorCode::unknown_queue
+                    : error.sqlstate == "FL423" ? ErrorCode::unavailable
+                                                : ErrorCode::invalid_argument;
+      break;
     default:
       break;
   }

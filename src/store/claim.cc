@@ -8,15 +8,11 @@
 
 namespace faultline::store {
 
-Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit,
+Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, bool wait,
                               pg::Unit& unit) {
   Step step{.bucket = bucket, .limit = limit, .lease_id = Uuid::random()};
   step.begun = ClaimCursor::Clock::now();
   step.scan = cursor_.next_scan(request.queue, bucket, step.begun);
-  if (step.scan.queue_is_capped) {
-    unit.add(sql::kQueuesLock, pg::Params{}.add(bucket).add(request.queue));
-    ++step.statements;
-  }
   pg::Params params;
   params.add(bucket)
       .add(request.queue)
@@ -28,16 +24,16 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
   params.end_array();
   params.add_array(pg::Type::timestamptz, step.scan.since, [](const auto& since) { return since.run_at; });
   params.add_array(pg::Type::uuid, step.scan.since, [](const auto& since) { return since.id; });
-  params.add(step.scan.queue_is_capped);
+  params.add(wait);
   unit.add(sql::kJobsClaim, std::move(params));
-  ++step.statements;
   return step;
 }
 
 Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs) {
   if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
-  const bool capped = result.get<bool>(0, column_of(result, "capped"));
+  // Somebody else has the turn at a queue with a cap.
+  if (result.get<bool>(0, column_of(result, "busy"))) return Next::look_again;
   const std::size_t first_job = jobs.size();
   jobs.reserve(first_job + static_cast<std::size_t>(result.rows()));
   const RowReader<ClaimedJob> reader{result, {"lease", "queue"}};
@@ -51,11 +47,6 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
                  .lease_id = step.lease_id,
                  .worker = request.worker};
     job.queue = request.queue;
-  }
-  if (capped != step.scan.queue_is_capped) {
-    cursor_.set_capped(request.queue, step.bucket, capped);
-    // A cap that was not expected: nothing was claimed, because nothing was counted under the lock.
-    if (capped && !result.get<bool>(0, column_of(result, "paused"))) return Next::look_again;
   }
   // An update gives its rows back in no order that it promises, though mostly in the one they were found in.
   const auto place = [](const ClaimedJob& job) {
@@ -73,10 +64,16 @@ Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& reque
                                   std::vector<ClaimedJob>& jobs, Deadline deadline) {
   for (;;) {
     pg::Unit unit;
-    const Step step = add_step(request, bucket, request.limit - jobs.size(), unit);
-    // If the answer is lost, the jobs that it named are nobody's until their leases run out.
-    auto results = backend_.run(unit, deadline);
-    if (!results) return std::unexpected(std::move(results.error()));
+    const Step step = add_step(request, bucket, request.limit - jobs.size(), /*wait=*/true, unit);
+    auto results = backend_.try_run(unit, deadline);
+    if (!results) {
+      const pg::Errc code = results.error().code;
+      // What a lost answer granted is nobody's until its leases run out; the next step claims other jobs.
+      if (code == pg::Errc::outcome_unknown && Deadline::clock::now() < deadline) continue;
+      // Somebody keeps the turn at a queue with a cap for himself: there is nothing to claim for now.
+      if (code == pg::Errc::lock_not_available) return {};
+      return std::unexpected(translate(results.error()));
+    }
     auto next = read_step(request, step, results->back(), jobs);
     if (!next) return std::unexpected(std::move(next.error()));
     if (*next == Next::done || jobs.size() == request.limit) return {};

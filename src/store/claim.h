@@ -24,9 +24,10 @@ class Claims {
     Uuid lease_id;
     ClaimCursor::Scan scan;
     ClaimCursor::Clock::time_point begun;
-    std::size_t statements = 0;
   };
-  [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit,
+  /// Every step has a lease id of its own, so that what a lost answer granted is never taken for what the next one
+  /// did. `wait`: for the turn at a queue with a cap, if somebody else has it.
+  [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, bool wait,
                               pg::Unit& unit);
   enum class Next { done, look_again };
   /// Reads the claim's result, the last of the unit's, and appends its jobs.

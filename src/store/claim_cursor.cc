@@ -21,9 +21,9 @@ ClaimCursor::Scan ClaimCursor::next_scan(const std::string& queue, std::int16_t 
   if (short_of_work || now >= state.full_scan_due) {
     // Others go on from where they are while this one looks.
     state.full_scan_due = now + std::chrono::seconds{1};
-    return {.from_the_beginning = true, .queue_is_capped = state.capped};
+    return {.from_the_beginning = true};
   }
-  return {.from_the_beginning = false, .queue_is_capped = state.capped, .since = state.since};
+  return {.from_the_beginning = false, .since = state.since};
 }
 
 bool ClaimCursor::found(const std::string& queue, std::int16_t bucket, const Scan& scan,
@@ -54,11 +54,6 @@ bool ClaimCursor::found(const std::string& queue, std::int16_t bucket, const Sca
 void ClaimCursor::rewind() {
   const std::lock_guard lock{mutex_};
   for (auto& [place, state] : scans_) state.full_scan_due = Clock::time_point{};
-}
-
-void ClaimCursor::set_capped(const std::string& queue, std::int16_t bucket, bool capped) {
-  const std::lock_guard lock{mutex_};
-  scans_[{queue, bucket}].capped = capped;
 }
 
 }  // namespace faultline::store

@@ -33,7 +33,6 @@ class ClaimCursor {
   };
   struct Scan {
     bool from_the_beginning = true;
-    bool queue_is_capped = false;
     std::array<Position, kPriorities> since{};
   };
   using Clock = std::chrono::steady_clock;
@@ -46,13 +45,11 @@ class ClaimCursor {
                            Clock::time_point begun, Clock::time_point now);
   /// A job was put where claims have passed already: the next look at any queue is from the beginning.
   void rewind();
-  void set_capped(const std::string& queue, std::int16_t bucket, bool capped);
 
  private:
   struct ScanState {
     std::array<Position, kPriorities> since{};
     bool busy = false;  ///< the last claim came back full
-    bool capped = false;
     Clock::time_point full_scan_due{};
     bool full_scan_is_slow = false;
   };

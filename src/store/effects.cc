@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sql/statements.h"
+#include "store/fence.h"
+#include "store/rows.h"
 
 namespace faultline::store {
 namespace {
@@ -36,26 +38,29 @@ std::optional<Error> check_items(const Items& items) {
 }
 
 template <class Items>
-FencedBatch batch_of(Backend& backend, std::string_view verb, const Items& items) {
+FencedBatch batch_of(Backend& backend, const Items& items, const std::vector<std::size_t>& bytes = {}) {
   std::vector<Lease> leases;
   leases.reserve(items.size());
   for (const auto& item : items) leases.push_back(item.lease);
-  return {backend, verb, std::move(leases)};
+  FencedBatch batch{backend, std::move(leases), bytes};
+  batch.match_rows_by([&items](const pg::Result& rows, int row, Indices indices) {
+    return find_item(items, indices, rows.get<Uuid>(row, column_of(rows, "id")),
+                     rows.get<std::string_view>(row, column_of(rows, "key")));
+  });
+  return batch;
+}
+
+template <class Items>
+pg::Params params_of(const FencedBatch& batch, const Items& items, std::int16_t bucket, Indices indices) {
+  pg::Params params = batch.params(bucket, indices);
+  params.add_array(pg::Type::text, indices, [&](std::size_t i) { return std::string_view{items[i].key}; });
+  return params;
 }
 
 std::optional<std::string> read_bytes(const pg::Result& rows, int row, int column) {
   if (rows.is_null(row, column)) return std::nullopt;
   const pg::BytesView bytes = rows.get<pg::BytesView>(row, column);
   return std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-/// Waits for the job rows in a statement of its own, in front of the one that looks at their effects: that
-/// one then sees what another call has written under the same lease meanwhile.
-void add_lock(const FencedBatch& batch, std::int16_t bucket, Indices indices, pg::Unit& unit) {
-  pg::Params params;
-  params.add(bucket).add_array(pg::Type::uuid, indices,
-                               [&](std::size_t i) { return batch.lease(i).job.value; });
-  unit.add(sql::kLeasesLock, std::move(params));
 }
 
 Expected<std::vector<Effect>> merge(std::vector<Effect> effects, Expected<std::vector<Verdict>> verdicts) {
@@ -77,38 +82,34 @@ Expected<std::vector<Effect>> merge(std::vector<Effect> effects, Expected<std::v
 Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const EffectKey> keys,
                                             Deadline deadline) {
   if (auto problem = check_items(keys)) return std::unexpected(std::move(*problem));
-  FencedBatch batch = batch_of(backend, "effect", keys);
+  FencedBatch batch = batch_of(backend, keys);
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
+  // Made before the first sending, so that all sendings of this call are the same call.
+  std::vector<Uuid> calls;
+  calls.reserve(keys.size());
+  for (const EffectKey& key : keys) calls.push_back(key.call.is_nil() ? Uuid::random() : key.call);
   std::vector<Effect> effects(keys.size());
   auto verdicts = batch.run(
-      [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
-        add_lock(batch, bucket, indices, unit);
-        pg::Params params = batch.fence_params(bucket, indices);
-        params.add_array(pg::Type::text, indices,
-                         [&](std::size_t i) { return std::string_view{keys[i].key}; });
-        unit.add(sql::kEffectsBegin, std::move(params));
+      sql::kEffectsBegin,
+      [&](std::int16_t bucket, Indices indices) {
+        pg::Params params = params_of(batch, keys, bucket, indices);
+        params.add_array(pg::Type::uuid, indices, [&](std::size_t i) { return calls[i]; });
+        return params;
       },
-      [&](std::span<const pg::Result> results, Indices indices, bool resent,
-          std::vector<std::size_t>& acted) {
-        const pg::Result& rows = results.back();
-        for (int row = 0; row < rows.rows(); ++row) {
-          const auto index =
-              find_item(keys, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
-          if (!index) continue;
-          Effect& effect = effects[*index];
-          if (rows.get<bool>(row, 2)) {
-            effect.status = Effect::Status::begun;
-          } else if (rows.get<bool>(row, 3)) {
-            effect = {.status = Effect::Status::recorded, .result = read_bytes(rows, row, 4)};
-          } else {
-            const FenceToken begun_under{rows.get<std::int64_t>(row, 5)};
-            // Sent again because the answer was lost: then it is this very call that began it.
-            const bool own = resent && begun_under == keys[*index].lease.token;
-            effect = {.status = own ? Effect::Status::begun : Effect::Status::unknown,
-                      .begun_under = begun_under};
+      [&](const pg::Result& rows) -> FencedBatch::ReadRow {
+        return [&](int row, std::size_t index) {
+          const auto status = rows.get<std::string_view>(row, column_of(rows, "status"));
+          if (status == "begun") {
+            effects[index].status = Effect::Status::begun;
+          } else if (status == "recorded") {
+            effects[index] = {.status = Effect::Status::recorded,
+                              .result = read_bytes(rows, row, column_of(rows, "result"))};
+          } else if (status == "unknown") {
+            effects[index] = {
+                .status = Effect::Status::unknown,
+                .begun_under = FenceToken{rows.get<std::int64_t>(row, column_of(rows, "begun_under"))}};
           }
-          acted.push_back(*index);
-        }
+        };
       },
       deadline);
   return merge(std::move(effects), std::move(verdicts));
@@ -117,32 +118,28 @@ Expected<std::vector<Effect>> begin_effects(Backend& backend, std::span<const Ef
 Expected<std::vector<Effect>> record_effects(Backend& backend, std::span<const EffectResult> results,
                                              Deadline deadline) {
   if (auto problem = check_items(results)) return std::unexpected(std::move(*problem));
+  std::vector<std::size_t> bytes;
   for (const EffectResult& result : results) {
     if (auto problem = check_result(result.result, backend.limits()))
       return std::unexpected(std::move(*problem));
+    bytes.push_back(result.result.size());
   }
-  FencedBatch batch = batch_of(backend, "effect", results);
+  FencedBatch batch = batch_of(backend, results, bytes);
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   std::vector<Effect> effects(results.size());
   auto verdicts = batch.run(
-      [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
-        add_lock(batch, bucket, indices, unit);
-        pg::Params params = batch.fence_params(bucket, indices);
-        params.add_array(pg::Type::text, indices,
-                         [&](std::size_t i) { return std::string_view{results[i].key}; });
+      sql::kEffectsRecord,
+      [&](std::int16_t bucket, Indices indices) {
+        pg::Params params = params_of(batch, results, bucket, indices);
         params.add_array(pg::Type::bytea, indices,
                          [&](std::size_t i) { return std::as_bytes(std::span{results[i].result}); });
-        unit.add(sql::kEffectsRecord, std::move(params));
+        return params;
       },
-      [&](std::span<const pg::Result> answers, Indices indices, bool, std::vector<std::size_t>& acted) {
-        const pg::Result& rows = answers.back();
-        for (int row = 0; row < rows.rows(); ++row) {
-          const auto index =
-              find_item(results, indices, rows.get<Uuid>(row, 0), rows.get<std::string_view>(row, 1));
-          if (!index) continue;
-          effects[*index] = {.status = Effect::Status::recorded, .result = read_bytes(rows, row, 3)};
-          acted.push_back(*index);
-        }
+      [&](const pg::Result& rows) -> FencedBatch::ReadRow {
+        return [&](int row, std::size_t index) {
+          effects[index] = {.status = Effect::Status::recorded,
+                            .result = read_bytes(rows, row, column_of(rows, "result"))};
+        };
       },
       deadline);
   return merge(std::move(effects), std::move(verdicts));
@@ -151,25 +148,18 @@ Expected<std::vector<Effect>> record_effects(Backend& backend, std::span<const E
 Expected<std::vector<Verdict>> forget_effects(Backend& backend, std::span<const EffectKey> keys,
                                               Deadline deadline) {
   if (auto problem = check_items(keys)) return std::unexpected(std::move(*problem));
-  FencedBatch batch = batch_of(backend, "effect", keys);
+  FencedBatch batch = batch_of(backend, keys);
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   return batch.run(
-      [&](std::int16_t bucket, Indices indices, pg::Unit& unit) {
-        add_lock(batch, bucket, indices, unit);
-        for (const std::size_t i : indices) {
-          const Lease& lease = keys[i].lease;
-          pg::Params params;
-          params.add(bucket).add(lease.job.value).add(lease.token.value).add(lease.lease_id).add(keys[i].key);
-          unit.add(sql::kEffectsForget, std::move(params));
-        }
+      sql::kEffectsForget,
+      [&](std::int16_t bucket, Indices indices) {
+        pg::Params params = params_of(batch, keys, bucket, indices);
+        params.add_array(pg::Type::uuid, indices, [&](std::size_t i) -> std::optional<Uuid> {
+          return keys[i].call.is_nil() ? std::nullopt : std::optional{keys[i].call};
+        });
+        return params;
       },
-      [&](std::span<const pg::Result> results, Indices indices, bool, std::vector<std::size_t>& acted) {
-        // The first result is the lock's.
-        for (std::size_t i = 0; i < indices.size(); ++i) {
-          if (results[i + 1].rows() > 0) acted.push_back(indices[i]);
-        }
-      },
-      deadline);
+      /*read=*/nullptr, deadline);
 }
 
 }  // namespace faultline::store

@@ -1,43 +1,62 @@
 #include "store/fence.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "sql/statements.h"
+#include "store/rows.h"
 
 namespace faultline::store {
 namespace {
 
-/// Larger batches are cut, so that one transaction holds its row locks for a bounded time.
+/// Larger batches are cut, so that one transaction holds its row locks for a bounded time …
 constexpr std::size_t kGroupMax = 1'000;
-
-Stale read_stale(const pg::Result& row_set, int row) {
-  Stale stale;
-  if (const auto reason = parse_stale_reason(row_set.get<std::string_view>(row, 1))) stale.reason = *reason;
-  if (const auto token = row_set.get<std::optional<std::int64_t>>(row, 3))
-    stale.current_token = FenceToken{*token};
-  stale.current_worker = row_set.get<std::optional<std::string>>(row, 4);
-  if (const auto state = row_set.get<std::optional<std::string>>(row, 5))
-    stale.current_state = parse_job_state(*state);
-  return stale;
-}
+/// … and the server needs a bounded amount of memory, which is a few times this.
+constexpr std::size_t kGroupBytesMax = 16 * 1024 * 1024;
 
 }  // namespace
 
-FencedBatch::FencedBatch(Backend& backend, std::string_view verb, std::vector<Lease> leases)
-    : backend_(backend), verb_(verb), leases_(std::move(leases)), verdicts_(leases_.size()) {
+VerdictReader::VerdictReader(const pg::Result& rows)
+    : rows_(rows),
+      id_(column_of(rows, "id")),
+      status_(column_of(rows, "status")),
+      reason_(column_of(rows, "reason")),
+      current_token_(column_of(rows, "current_token")),
+      current_worker_(column_of(rows, "current_worker")),
+      current_state_(column_of(rows, "current_state")) {}
+
+Verdict VerdictReader::read(int row) const {
+  const auto status = rows_.get<std::string_view>(row, status_);
+  if (status != "stale") return {.status = Verdict::Status::committed, .repeated = status == "repeated"};
+  Verdict verdict{.status = Verdict::Status::stale};
+  if (const auto reason = parse_stale_reason(rows_.get<std::string_view>(row, reason_)))
+    verdict.stale.reason = *reason;
+  if (const auto token = rows_.get<std::optional<std::int64_t>>(row, current_token_))
+    verdict.stale.current_token = FenceToken{*token};
+  verdict.stale.current_worker = rows_.get<std::optional<std::string>>(row, current_worker_);
+  if (const auto state = rows_.get<std::optional<std::string>>(row, current_state_))
+    verdict.stale.current_state = parse_job_state(*state);
+  return verdict;
+}
+
+FencedBatch::FencedBatch(Backend& backend, std::vector<Lease> leases, const std::vector<std::size_t>& bytes)
+    : backend_(backend), leases_(std::move(leases)), verdicts_(leases_.size()) {
   std::vector<std::size_t> order(leases_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     return std::pair{leases_[a].job.bucket(), leases_[a].job} <
            std::pair{leases_[b].job.bucket(), leases_[b].job};
   });
+  std::size_t group_bytes = 0;
   for (const std::size_t index : order) {
+    const std::size_t item_bytes = bytes.empty() ? 0 : bytes[index];
     const bool fits = !groups_.empty() && groups_.back().size() < kGroupMax &&
+                      group_bytes + item_bytes <= kGroupBytesMax &&
                       leases_[groups_.back().back()].job.bucket() == leases_[index].job.bucket();
-    if (!fits) groups_.emplace_back();
+    if (!fits) {
+      groups_.emplace_back();
+      group_bytes = 0;
+    }
     groups_.back().push_back(index);
+    group_bytes += item_bytes;
   }
 }
 
@@ -53,7 +72,7 @@ std::optional<Error> FencedBatch::check() const {
   return std::nullopt;
 }
 
-std::optional<std::size_t> FencedBatch::find(Indices indices, const Uuid& job) const {
+std::optional<std::size_t> FencedBatch::find(const Uuid& job, Indices indices) const {
   const auto job_of = [&](std::size_t index) { return leases_[index].job.value; };
   const auto found = std::ranges::lower_bound(indices, job, {}, job_of);
   if (found == indices.end() || job_of(*found) != job) return std::nullopt;
@@ -69,128 +88,87 @@ pg::Params FencedBatch::fence_params(std::int16_t bucket, Indices indices) const
   return params;
 }
 
-Expected<std::vector<Verdict>> FencedBatch::run(const Act& act, const Read& read, Deadline deadline) {
+pg::Params FencedBatch::params(std::int16_t bucket, Indices indices) const {
+  pg::Params params = fence_params(bucket, indices);
+  // Mostly one worker, whose name is then sent once.
+  const std::string& first = leases_[indices.front()].worker;
+  const bool one_worker =
+      std::ranges::all_of(indices, [&](std::size_t i) { return leases_[i].worker == first; });
+  params.add_array(pg::Type::text, one_worker ? indices.first(1) : indices,
+                   [&](std::size_t i) { return std::string_view{leases_[i].worker}; });
+  return params;
+}
+
+Expected<std::vector<Verdict>> FencedBatch::run(const pg::Statement& verb, const Call& call, const Read& read,
+                                                Deadline deadline) {
+  return run_rest(verb, call, read, /*sent=*/false, deadline);
+}
+
+Expected<std::vector<Verdict>> FencedBatch::run_rest(const pg::Statement& verb, const Call& call,
+                                                     const Read& read, bool sent, Deadline deadline) {
   for (const auto& group : groups_) {
-    if (auto done = run_group(group, act, read, deadline); !done)
+    if (verdicts_[group.front()]) continue;
+    if (auto done = run_group(group, verb, call, read, sent, deadline); !done)
       return std::unexpected(std::move(done.error()));
   }
-  return std::move(verdicts_);
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(verdicts_.size());
+  for (std::optional<Verdict>& verdict : verdicts_) verdicts.push_back(std::move(*verdict));
+  return verdicts;
 }
 
-Expected<std::vector<Verdict>> FencedBatch::finish(Indices acted, const Act& act, const Read& read,
-                                                   Deadline deadline) {
-  const std::set<std::size_t> done(acted.begin(), acted.end());
-  something_is_written_ = !done.empty();
-  for (const auto& group : groups_) {
-    std::vector<std::size_t> rest;
-    std::ranges::copy_if(group, std::back_inserter(rest), [&](std::size_t i) { return !done.contains(i); });
-    if (rest.empty()) continue;
-    if (auto judged = judge(rest, sent_before_, deadline); !judged) {
-      if (auto left = leave_open(rest, sent_before_, std::move(judged.error())); !left) {
-        return std::unexpected(std::move(left.error()));
-      }
-      continue;
-    }
-    if (rest.empty()) continue;
-    if (auto again = run_group(rest, act, read, deadline); !again)
-      return std::unexpected(std::move(again.error()));
-  }
-  return std::move(verdicts_);
-}
-
-Expected<std::vector<std::optional<Verdict>>> FencedBatch::judge_refused(Deadline deadline) {
-  std::vector<std::optional<Verdict>> judged(leases_.size());
-  for (const auto& group : groups_) {
-    std::vector<std::size_t> good = group;
-    if (auto done = judge(good, sent_before_, deadline); !done)
-      return std::unexpected(std::move(done.error()));
-    for (const std::size_t index : group) {
-      if (std::ranges::find(good, index) == good.end()) judged[index] = verdicts_[index];
-    }
-  }
-  return judged;
-}
-
-Expected<void> FencedBatch::run_group(std::vector<std::size_t> rest, const Act& act, const Read& read,
-                                      Deadline deadline) {
-  bool resent = sent_before_;
-  while (!rest.empty()) {
+Expected<void> FencedBatch::run_group(Indices group, const pg::Statement& verb, const Call& call,
+                                      const Read& read, bool sent, Deadline deadline, bool alone) {
+  for (;;) {
     pg::Unit unit;
-    act(leases_[rest.front()].job.bucket(), rest, unit);
+    unit.add(verb, call(leases_[group.front()].job.bucket(), group));
     auto results = backend_.try_run(unit, deadline, partition_);
     if (results) {
-      std::vector<std::size_t> acted;
-      read(*results, rest, resent, acted);
-      something_is_written_ = something_is_written_ || !acted.empty();
-      if (acted.size() == rest.size()) return {};
-      std::ranges::sort(acted);
-      std::erase_if(rest, [&](std::size_t i) { return std::ranges::binary_search(acted, i); });
-    } else if (results.error().code == pg::Errc::outcome_unknown) {
-      resent = true;
-      if (Deadline::clock::now() >= deadline) return leave_open(rest, resent, translate(results.error()));
-      continue;
-    } else if (results.error().sqlstate != kLeaseExpiredMeanwhile) {
-      return leave_open(rest, resent, translate(results.error()));
+      take(results->front(), group, read, sent);
+      return {};
     }
-    if (auto judged = judge(rest, resent, deadline); !judged) {
-      return leave_open(rest, resent, std::move(judged.error()));
-    }
+    const pg::Errc code = results.error().code;
+    const bool time_is_left = Deadline::clock::now() < deadline;
+    sent = sent || code == pg::Errc::outcome_unknown;
+    if (code == pg::Errc::lock_not_available && time_is_left && group.size() > 1)
+      return run_one_by_one(group, verb, call, read, sent, deadline);
+    // Somebody holds a row for longer than a verb waits, or the answer was lost.
+    const bool again = code == pg::Errc::lock_not_available || code == pg::Errc::outcome_unknown;
+    if (!again || !time_is_left || (alone && code == pg::Errc::lock_not_available))
+      return leave_open(group, sent, alone, translate(results.error()));
+  }
+}
+
+Expected<void> FencedBatch::run_one_by_one(Indices group, const pg::Statement& verb, const Call& call,
+                                           const Read& read, bool sent, Deadline deadline) {
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (auto done = run_group(group.subspan(i, 1), verb, call, read, sent, deadline, /*alone=*/true); !done)
+      return done;
   }
   return {};
 }
 
-Expected<void> FencedBatch::leave_open(Indices rest, bool resent, Error error) {
-  if (!resent && !something_is_written_) return std::unexpected(std::move(error));
-  for (const std::size_t index : rest) verdicts_[index].status = Verdict::Status::unknown;
-  return {};
-}
-
-Expected<void> FencedBatch::judge(std::vector<std::size_t>& rest, bool resent, Deadline deadline) {
-  const std::int16_t bucket = leases_[rest.front()].job.bucket();
-  const auto job_of = [&](std::size_t i) { return leases_[i].job.value; };
-  pg::Params jobs;
-  jobs.add(bucket).add_array(pg::Type::uuid, rest, job_of);
-  pg::Params params = fence_params(bucket, rest);
-  params.add_array(pg::Type::text, rest, [&](std::size_t i) { return std::string_view{leases_[i].worker}; });
-  params.add(verb_);
-  params.begin_array(pg::Type::text);
-  for (const std::size_t index : rest) {
-    if (outcomes_.empty())
-      params.push_null();
-    else
-      params.push(outcomes_[index]);
-  }
-  params.end_array().add(resent);
-
-  pg::Unit unit;
-  unit.add(sql::kLeasesLock, std::move(jobs)).add(sql::kLeasesJudge, std::move(params));
-  auto results = backend_.run(unit, deadline, partition_);
-  if (!results) return std::unexpected(std::move(results.error()));
-
-  std::vector<std::size_t> settled;
-  const pg::Result& rows = results->back();
-  // One job may stand in a batch of effects more than once, and under different leases.
+void FencedBatch::take(const pg::Result& rows, Indices group, const Read& read, bool sent) {
+  something_is_written_ = true;
+  const VerdictReader verdicts{rows};
+  const ReadRow read_row = read ? read(rows) : nullptr;
   for (int row = 0; row < rows.rows(); ++row) {
-    const Uuid job = rows.get<Uuid>(row, 0);
-    const FenceToken token{rows.get<std::int64_t>(row, 7)};
-    const Uuid lease_id = rows.get<Uuid>(row, 8);
-    for (const std::size_t index : rest) {
-      if (job_of(index) != job || leases_[index].token != token || leases_[index].lease_id != lease_id)
-        continue;
-      if (rows.get<bool>(row, 2)) {
-        verdicts_[index] = {.status = Verdict::Status::committed};
-      } else if (rows.is_null(row, 1)) {
-        continue;
-      } else {
-        verdicts_[index] = {.status = Verdict::Status::stale, .stale = read_stale(rows, row)};
-        if (rows.get<std::optional<bool>>(row, 6).value_or(false)) open_cancellations_.push_back(index);
-      }
-      settled.push_back(index);
-    }
+    const auto index = match_ ? match_(rows, row, group) : find(verdicts.job(row), group);
+    if (!index) continue;
+    Verdict& verdict = verdicts_[*index].emplace(verdicts.read(row));
+    // By an earlier sending of this very call, and nobody was told of that.
+    if (sent) verdict.repeated = false;
+    if (read_row) read_row(row, *index);
   }
-  something_is_written_ = something_is_written_ || !settled.empty();
-  std::ranges::sort(settled);
-  std::erase_if(rest, [&](std::size_t i) { return std::ranges::binary_search(settled, i); });
+  // A function answers every item. If one does not, then what became of it is not known.
+  for (const std::size_t index : group) {
+    if (!verdicts_[index]) verdicts_[index] = Verdict{.status = Verdict::Status::unknown};
+  }
+}
+
+Expected<void> FencedBatch::leave_open(Indices group, bool sent, bool alone, Error error) {
+  if (!sent && !something_is_written_ && !alone) return std::unexpected(std::move(error));
+  for (const std::size_t index : group) verdicts_[index] = Verdict{.status = Verdict::Status::unknown};
   return {};
 }
 

@@ -10,78 +10,87 @@
 
 namespace faultline::store {
 
-/// Raised by faultline.still_in_time().
-inline constexpr std::string_view kLeaseExpiredMeanwhile = "FL001";
+/// Reads the verdicts of a fenced function's answer. The answer must outlive it.
+class VerdictReader {
+ public:
+  explicit VerdictReader(const pg::Result& rows);
+  [[nodiscard]] Uuid job(int row) const { return rows_.get<Uuid>(row, id_); }
+  [[nodiscard]] Verdict read(int row) const;
 
-/// How every fenced verb runs, so that no verb can forget a part of it:
+ private:
+  const pg::Result& rows_;
+  int id_;
+  int status_;
+  int reason_;
+  int current_token_;
+  int current_worker_;
+  int current_state_;
+};
+
+/// How every fenced verb runs, so that no verb can forget a part of it. One call of one function locks, judges, acts on
+/// what is good and keeps the evidence of what is not; it answers every item. If its answer is lost it is simply sent
+/// again: what it did the first time it finds, under the same lease id, and says the same again.
 ///
-///   1. Act: one statement changes the rows whose lease is good and names them. It decides by (token, lease
-///      id, expiry) in the row's newest version; if a lease ran out while the statement waited for a lock,
-///      all of it is undone (FL001).
-///   2. What was not named is judged, under its row lock: a reason, with evidence in the same transaction;
-///      or the lease is good after all, and step 1 is done again for it.
-///   3. If the answer to a commit was lost, step 1 is simply sent again. What was committed the first time
-///      does not come back from it, and the judgement finds it in the ledger under the same lease id.
-///
-/// Items are grouped by bucket and sorted by job within it, so that two batches lock in one order.
+/// Items are grouped by bucket and sorted by job within it, so that two batches lock in one order. A group is bounded in
+/// number and in bytes: for its row locks, and for the memory of the server.
 class FencedBatch {
  public:
   using Indices = std::span<const std::size_t>;
-  /// Adds the statements that act on the leases with these indices, all of one bucket.
-  using Act = std::function<void(std::int16_t bucket, Indices, pg::Unit&)>;
-  /// Reads the results of these statements and appends the indices that were acted on.
-  using Read =
-      std::function<void(std::span<const pg::Result>, Indices, bool resent, std::vector<std::size_t>& acted)>;
+  /// The parameters of the verb's statement for these items, all of one bucket.
+  using Call = std::function<pg::Params(std::int16_t bucket, Indices)>;
+  /// Reads what the verb says of an item besides the verdict: from an answer, a row of it, the item's index.
+  using ReadRow = std::function<void(int row, std::size_t index)>;
+  using Read = std::function<ReadRow(const pg::Result&)>;
+  /// The item that a row is about; by its job, where nothing else is said.
+  using Match = std::function<std::optional<std::size_t>(const pg::Result&, int row, Indices)>;
 
-  FencedBatch(Backend& backend, std::string_view verb, std::vector<Lease> leases);
+  /// `bytes`: how much an item carries, by its index; empty for verbs that carry little.
+  FencedBatch(Backend& backend, std::vector<Lease> leases, const std::vector<std::size_t>& bytes = {});
 
-  /// The outcome that the item's settlement writes into the ledger, for verbs that settle.
-  void expect_outcomes(std::vector<std::string_view> outcomes) { outcomes_ = std::move(outcomes); }
   void use_partition(Backend::Partition partition) { partition_ = partition; }
-  /// The answer of an earlier try was lost.
-  void was_sent_before() { sent_before_ = true; }
-  [[nodiscard]] bool sent_before() const { return sent_before_; }
+  /// For verbs with several items per job.
+  void match_rows_by(Match match) { match_ = std::move(match); }
 
   /// The problem with the batch, if it has one: a lease that no claim gave.
   [[nodiscard]] std::optional<Error> check() const;
-  [[nodiscard]] Expected<std::vector<Verdict>> run(const Act& act, const Read& read, Deadline deadline);
-  /// The same, for items that a unit of the caller's has been over already: `acted` went through.
-  [[nodiscard]] Expected<std::vector<Verdict>> finish(Indices acted, const Act& act, const Read& read,
-                                                      Deadline deadline);
+  [[nodiscard]] Expected<std::vector<Verdict>> run(const pg::Statement& verb, const Call& call,
+                                                   const Read& read, Deadline deadline);
 
-  /// Judges items that a transaction of the caller's did not act on. No verdict: the lease is good, and that
-  /// transaction may be tried again.
-  [[nodiscard]] Expected<std::vector<std::optional<Verdict>>> judge_refused(Deadline deadline);
+  /// Runs what a unit of the caller's has not been answered for; that one was `sent` in any case, or not.
+  [[nodiscard]] Expected<std::vector<Verdict>> run_rest(const pg::Statement& verb, const Call& call,
+                                                        const Read& read, bool sent, Deadline deadline);
+  /// Takes the answer to a group that was part of a unit of the caller's.
+  void take(const pg::Result& rows, Indices group, const Read& read) { take(rows, group, read, false); }
 
-  /// The items in order, group by group: (bucket, indices sorted by job).
+  /// The items in order, group by group: all of one bucket, sorted by job.
   [[nodiscard]] const std::vector<std::vector<std::size_t>>& groups() const { return groups_; }
-  /// The index, among `indices`, of a job's item.
-  [[nodiscard]] std::optional<std::size_t> find(Indices indices, const Uuid& job) const;
+  /// The index, among `indices`, of the job's item.
+  [[nodiscard]] std::optional<std::size_t> find(const Uuid& job, Indices indices) const;
   [[nodiscard]] const Lease& lease(std::size_t index) const { return leases_[index]; }
-  /// Whose job is to be cancelled and still runs: the worker's settlement was refused for it.
-  [[nodiscard]] const std::vector<std::size_t>& open_cancellations() const { return open_cancellations_; }
 
-  /// The parameters that all fenced statements begin with: bucket, jobs, tokens, lease ids.
+  /// Bucket, jobs, tokens, lease ids.
   [[nodiscard]] pg::Params fence_params(std::int16_t bucket, Indices indices) const;
+  /// The parameters that all fenced functions begin with: the same, and workers.
+  [[nodiscard]] pg::Params params(std::int16_t bucket, Indices indices) const;
 
  private:
-  [[nodiscard]] Expected<void> run_group(std::vector<std::size_t> rest, const Act& act, const Read& read,
-                                         Deadline deadline);
-  /// Judges what was not acted on; leaves in `rest` what may be tried again.
-  [[nodiscard]] Expected<void> judge(std::vector<std::size_t>& rest, bool resent, Deadline deadline);
+  [[nodiscard]] Expected<void> run_group(Indices group, const pg::Statement& verb, const Call& call,
+                                         const Read& read, bool sent, Deadline deadline, bool alone = false);
+  /// After somebody has held the row of one of them for longer than a verb waits: the others must not wait with it. The
+  /// one that is held is left `unknown`.
+  [[nodiscard]] Expected<void> run_one_by_one(Indices group, const pg::Statement& verb, const Call& call,
+                                              const Read& read, bool sent, Deadline deadline);
+  void take(const pg::Result& rows, Indices group, const Read& read, bool sent);
   /// What to say when the database cannot be asked any more. An error promises that nothing was changed:
   /// where that cannot be said, of this item or of another one of the batch, the rest is `unknown` instead.
-  [[nodiscard]] Expected<void> leave_open(Indices rest, bool resent, Error error);
+  [[nodiscard]] Expected<void> leave_open(Indices group, bool sent, bool alone, Error error);
 
   Backend& backend_;
-  std::string_view verb_;
   std::vector<Lease> leases_;
-  std::vector<std::string_view> outcomes_;
   std::vector<std::vector<std::size_t>> groups_;
-  std::vector<Verdict> verdicts_;
-  std::vector<std::size_t> open_cancellations_;
+  std::vector<std::optional<Verdict>> verdicts_;
+  Match match_;
   Backend::Partition partition_ = Backend::Partition::general;
-  bool sent_before_ = false;
   bool something_is_written_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "store/maintenance.h"
 
 #include "sql/statements.h"
+#include "store/rows.h"
 
 namespace faultline::store {
 namespace {
@@ -17,18 +18,26 @@ Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, De
     auto rows = backend.run(sql::kLeasesExpire, pg::Params{}.add(bucket_at(i)).add(limit), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     report.more = report.more || rows->get<std::int64_t>(0, 0) == limit;
+    const auto column = [&](std::string_view name) { return column_of(*rows, name); };
     for (int row = 0; row < rows->rows(); ++row) {
-      if (rows->is_null(row, 1)) continue;
+      if (rows->is_null(row, column("id"))) continue;
+      const JobId job{rows->get<Uuid>(row, column("id"))};
+      if (auto problem = rows->get<std::optional<std::string>>(row, column("problem"))) {
+        report.problems.push_back(
+            {.job = job, .queue = rows->get<std::string>(row, column("queue")), .message = *problem});
+        continue;
+      }
       report.expired.push_back(
-          {.job = JobId{rows->get<Uuid>(row, 1)},
-           .token = FenceToken{rows->get<std::int64_t>(row, 2)},
-           .worker = rows->get<std::string>(row, 3),
-           .queue = rows->get<std::string>(row, 4),
-           .attempt = static_cast<int>(rows->get<std::int64_t>(row, 5)),
-           .next_state = parse_job_state(rows->get<std::string_view>(row, 6)).value_or(JobState::available),
-           .expired_at = rows->get<DatabaseTime>(row, 7),
-           .traceparent = rows->get<std::optional<std::string>>(row, 9)});
-      if (rows->get<bool>(row, 8)) due_queues.insert(report.expired.back().queue);
+          {.job = job,
+           .token = FenceToken{rows->get<std::int64_t>(row, column("token"))},
+           .worker = rows->get<std::string>(row, column("worker")),
+           .queue = rows->get<std::string>(row, column("queue")),
+           .attempt = static_cast<int>(rows->get<std::int64_t>(row, column("attempt"))),
+           .next_state = parse_job_state(rows->get<std::string_view>(row, column("next_state")))
+                             .value_or(JobState::available),
+           .expired_at = rows->get<DatabaseTime>(row, column("lease_expires_at")),
+           .traceparent = rows->get<std::optional<std::string>>(row, column("traceparent"))});
+      if (rows->get<bool>(row, column("due"))) due_queues.insert(report.expired.back().queue);
     }
   }
   backend.announce(due_queues, deadline);
@@ -40,7 +49,7 @@ Expected<Store::PruneReport> prune(Backend& backend, std::size_t limit, Deadline
   const auto at_most = static_cast<std::int64_t>(limit);
   for (int i = 0; i < backend.buckets(); ++i) {
     pg::Unit unit;
-    unit.add(sql::kLedgerPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
+    unit.add(sql::kJobsPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     unit.add(sql::kKeysPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     auto results = backend.run(unit, deadline);
     if (!results) return std::unexpected(std::move(results.error()));

@@ -7,30 +7,37 @@
 
 namespace faultline::store {
 
-/// Settlements of one kind of verb, ready to be sent.
+/// Settlements, ready to be sent.
 class SettleBatch {
  public:
   SettleBatch(Backend& backend, std::span<const Settlement> settlements);
 
   [[nodiscard]] FencedBatch& fenced() { return batch_; }
-  void act(std::int16_t bucket, FencedBatch::Indices indices, pg::Unit& unit) const;
-  void read(std::span<const pg::Result> results, FencedBatch::Indices indices,
-            std::vector<std::size_t>& acted);
+  /// The problem with them, if there is one.
+  [[nodiscard]] std::optional<Error> check() const;
+  [[nodiscard]] pg::Params params(std::int16_t bucket, FencedBatch::Indices indices) const;
+  /// As `params`, for the statement that judges and settles nothing. `sent`: the settlements were sent, and may be on
+  /// record.
+  [[nodiscard]] pg::Params judge_params(std::int16_t bucket, FencedBatch::Indices indices, bool sent) const;
+  [[nodiscard]] FencedBatch::ReadRow read(const pg::Result& rows);
+  /// What was not answered yet. `sent`: it was sent before.
+  [[nodiscard]] Expected<std::vector<Verdict>> run(bool sent, Deadline deadline);
+
   /// Queues to which these settlements gave back jobs that somebody can claim at once.
   [[nodiscard]] const std::set<std::string>& due_queues() const { return due_queues_; }
 
  private:
+  void add_outcomes(pg::Params& params, FencedBatch::Indices indices) const;
+  void add_results_and_errors(pg::Params& params, FencedBatch::Indices indices) const;
+
+  Backend& backend_;
   std::span<const Settlement> settlements_;
   FencedBatch batch_;
   std::set<std::string> due_queues_;
 };
 
-/// A settlement that was refused because its job is to be cancelled shows that the worker is done with it:
-/// the job ends now as cancelled, instead of when the lease runs out. If that fails, the lease runs out.
-void carry_out_cancellations(Backend& backend, const FencedBatch& refused, Deadline deadline);
-
 [[nodiscard]] Expected<std::vector<Verdict>> settle(Backend& backend, std::span<const Settlement> settlements,
-                                                    bool resent, Deadline deadline);
+                                                    Deadline deadline);
 [[nodiscard]] Expected<Store::Exchange> exchange(Backend& backend, Claims& claims,
                                                  std::span<const Settlement> settlements,
                                                  const ClaimRequest& request, Deadline deadline);

@@ -85,8 +85,8 @@ Expected<std::vector<Verdict>> Store::check(std::span<const Lease> leases) {
   return store::check(*impl_->backend, leases, impl_->backend->deadline());
 }
 
-Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements, bool resent) {
-  auto verdicts = store::settle(*impl_->backend, settlements, resent, impl_->backend->deadline());
+Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements) {
+  auto verdicts = store::settle(*impl_->backend, settlements, impl_->backend->deadline());
   impl_->after_settling(settlements);
   return verdicts;
 }
@@ -130,18 +130,20 @@ Expected<void> Store::fold_counts() {
 }
 
 Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, std::string_view who,
-                                                  std::string_view reason) {
-  return store::cancel(*impl_->backend, jobs, who, reason, impl_->backend->deadline());
+                                                  std::string_view reason, Uuid call) {
+  return store::cancel(*impl_->backend, jobs, who, reason, call, impl_->backend->deadline());
 }
 
-Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who) {
-  auto statuses = store::requeue(*impl_->backend, jobs, who, impl_->backend->deadline());
+Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who,
+                                                    Uuid call) {
+  auto statuses = store::requeue(*impl_->backend, jobs, who, call, impl_->backend->deadline());
   impl_->claims.rewind();
   return statuses;
 }
 
-Expected<std::vector<PurgeStatus>> Store::purge_dead(std::span<const JobId> jobs, std::string_view who) {
-  return store::purge_dead(*impl_->backend, jobs, who, impl_->backend->deadline());
+Expected<std::vector<PurgeStatus>> Store::purge_dead(std::span<const JobId> jobs, std::string_view who,
+                                                     Uuid call) {
+  return store::purge_dead(*impl_->backend, jobs, who, call, impl_->backend->deadline());
 }
 
 Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {

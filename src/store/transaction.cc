@@ -10,7 +10,6 @@
 #include "pg/backoff.h"
 #include "sql/statements.h"
 #include "store/enqueue.h"
-#include "store/plan_settings.h"
 #include "store/settle.h"
 
 namespace faultline {
@@ -201,8 +200,10 @@ using Try = std::expected<Verdict, Trouble>;
 std::unexpected<Trouble> trouble(const pg::Error& error) {
   // The settlement's prepared statement, which the body has deallocated, is prepared anew the next time.
   const bool deallocated = error.sqlstate == "26000" || error.sqlstate == "0A000";
+  // Somebody holds the job's row for longer than a verb waits.
+  const bool held = error.code == pg::Errc::lock_not_available;
   return std::unexpected(
-      Trouble{.error = translate(error), .may_run_again = error.retryable() || deallocated});
+      Trouble{.error = translate(error), .may_run_again = error.retryable() || deallocated || held});
 }
 
 /// A statement that is planned for each use: a plan that is kept would be one by the user's settings.
@@ -240,33 +241,35 @@ class FencedTransaction {
   }
 
  private:
-  /// A refused try is judged when its connection has been given back.
+  /// What is known of a try whose verdict is still to be found out: it was refused, or the answer to its COMMIT was
+  /// lost.
+  enum class Open { no, refused, sent };
+
+  /// A try is judged when its connection has been given back, and with it what it wrote.
   [[nodiscard]] Try try_once() {
-    std::optional<SettleBatch> refused;
+    Open open = Open::no;
     Settlement settlement{.lease = lease_, .outcome = {}};
     {
       auto connection = backend_.acquire_for_transaction(backend_.deadline());
       if (!connection) return std::unexpected(Trouble{.error = translate(connection.error())});
-      Try tried = try_on(**connection, settlement, refused);
+      Try tried = try_on(**connection, settlement, open);
       (*connection)->rollback(backend_.deadline());
-      if (!refused) return tried;
+      if (open == Open::no) return tried;
     }
-    Try judged = judge(refused->fenced());
-    if (judged && judged->committed()) after_commit(*refused, settlement);
+    Try judged = judge(settlement, open);
+    if (judged && judged->committed()) after_commit(settlement, {});
     return judged;
   }
 
-  /// `refused` is filled if the verdict is still to be found out.
-  [[nodiscard]] Try try_on(pg::Connection& connection, Settlement& settlement,
-                           std::optional<SettleBatch>& refused) {
+  [[nodiscard]] Try try_on(pg::Connection& connection, Settlement& settlement, Open& open) {
     auto number = begin(connection);
     if (!number) return trouble(number.error());
     if (number->empty()) {
-      refused.emplace(backend_, std::span{&settlement, 1});
+      open = Open::refused;
       return Verdict{};
     }
     if (auto ended = run_body(connection, settlement.outcome); !ended) return std::unexpected(ended.error());
-    return settle(connection, *number, settlement, refused);
+    return settle(connection, *number, settlement, open);
   }
 
   /// The transaction's number; empty if the lease is no longer good.
@@ -302,29 +305,23 @@ class FencedTransaction {
   }
 
   [[nodiscard]] Try settle(pg::Connection& connection, const std::string& number,
-                           const Settlement& settlement, std::optional<SettleBatch>& refused) {
+                           const Settlement& settlement, Open& open) {
     if (!connection.in_transaction()) return ended_by_body();
     SettleBatch batch{backend_, {&settlement, 1}};
     const auto& group = batch.fenced().groups().front();
-    pg::Params settings;
-    const Settings pinned = plan_settings();
-    settings.add_array(pg::Type::text, pinned, [](const auto& setting) { return setting.first; });
-    settings.add_array(pg::Type::text, pinned, [](const auto& setting) { return setting.second; });
     pg::Unit unit;
-    unit.add(unprepared(sql::kTransactionSet), std::move(settings)).add(unprepared(sql::kTransactionId), {});
-    batch.act(lease_.job.bucket(), group, unit);
+    unit.add(unprepared(sql::kTransactionId), {});
+    unit.add(unprepared(sql::kJobsSettle), batch.params(lease_.job.bucket(), group));
     auto results = connection.run(unit, backend_.deadline());
-    std::vector<std::size_t> acted;
-    if (results) {
-      if ((*results)[1].get<std::string_view>(0, 0) != number) return ended_by_body();
-      batch.read(std::span{*results}.subspan(2), group, acted);
-    } else if (results.error().sqlstate != kLeaseExpiredMeanwhile) {
-      return trouble(results.error());
-    }
-    if (acted.empty()) {
-      refused.emplace(std::move(batch));
+    if (!results) return trouble(results.error());
+    if (results->front().get<std::string_view>(0, 0) != number) return ended_by_body();
+    const Verdict verdict = VerdictReader{results->back()}.read(0);
+    // Repeated: another transaction has settled this attempt, with what its body wrote. This one's must not stay.
+    if (!verdict.committed() || verdict.repeated) {
+      open = Open::refused;
       return Verdict{};
     }
+    batch.read(results->back())(0, 0);
     if (auto committed = connection.commit(backend_.deadline()); !committed) {
       const pg::Error& error = committed.error();
       if (error.code != pg::Errc::outcome_unknown) {
@@ -333,31 +330,42 @@ class FencedTransaction {
         if (!error.sqlstate.empty()) failed.error().thrown = std::make_exception_ptr(sql_error(error));
         return failed;
       }
-      refused.emplace(std::move(batch));
-      refused->fenced().was_sent_before();
+      open = Open::sent;
       return Verdict{};
     }
-    after_commit(batch, settlement);
+    after_commit(settlement, batch.due_queues());
     return Verdict{};
   }
 
-  [[nodiscard]] Try judge(FencedBatch& refused) {
-    auto verdicts = refused.judge_refused(backend_.deadline());
-    if (!verdicts) {
-      if (refused.sent_before()) return Verdict{.status = Verdict::Status::unknown};
-      return std::unexpected(Trouble{.error = std::move(verdicts.error())});
+  [[nodiscard]] Try judge(const Settlement& settlement, Open open) {
+    SettleBatch batch{backend_, {&settlement, 1}};
+    const auto& group = batch.fenced().groups().front();
+    auto rows = backend_.run(sql::kWritesJudge,
+                             batch.judge_params(lease_.job.bucket(), group, open == Open::sent),
+                             backend_.deadline());
+    if (!rows) {
+      if (open == Open::sent) return Verdict{.status = Verdict::Status::unknown};
+      return std::unexpected(Trouble{.error = std::move(rows.error())});
     }
-    carry_out_cancellations(backend_, refused, backend_.deadline());
-    if (verdicts->front()) return std::move(*verdicts->front());
+    Verdict verdict = VerdictReader{*rows}.read(0);
+    if (verdict.status == Verdict::Status::stale) {
+      // The worker is done with a job that is to be cancelled: it ends now, instead of when the lease runs out.
+      if (verdict.stale.reason == StaleReason::cancelled && verdict.stale.current_state == JobState::running) {
+        const Settlement ending{.lease = lease_, .outcome = {.kind = Outcome::Kind::cancelled}};
+        static_cast<void>(store::settle(backend_, {&ending, 1}, backend_.deadline()));
+      }
+      return verdict;
+    }
+    if (verdict.repeated) return Verdict{};
     return std::unexpected(Trouble{.error = {.code = ErrorCode::unavailable,
                                              .message = "the transaction could not be committed",
                                              .hint = "nothing was changed; try again"},
                                    .may_run_again = true});
   }
 
-  void after_commit(const SettleBatch& batch, const Settlement& settlement) {
+  void after_commit(const Settlement& settlement, const std::set<std::string>& due_queues) {
     if (settlement.outcome.kind == Outcome::Kind::released) claims_.rewind();
-    backend_.announce(batch.due_queues(), backend_.deadline());
+    backend_.announce(due_queues, backend_.deadline());
   }
 
   static std::unexpected<Trouble> ended_by_body() {
@@ -375,7 +383,7 @@ class FencedTransaction {
 }  // namespace
 
 Expected<Verdict> transact(Backend& backend, Claims& claims, const Lease& lease, const Body& body) {
-  if (auto problem = FencedBatch{backend, "settle", {lease}}.check())
+  if (auto problem = FencedBatch{backend, {lease}}.check())
     return std::unexpected(std::move(*problem));
   return FencedTransaction{backend, claims, lease, body}.run();
 }

@@ -72,12 +72,16 @@ class Watchdog::Impl {
       if (lease.traceparent) event.fields.emplace_back("trace_id", trace_id_of(lease.traceparent));
       tell(Severity::warning, "lease_expired", std::move(event));
     }
+    for (const SweepProblem& problem : swept->problems) {
+      tell(Severity::error, "sweep_problem",
+           {.job = problem.job, .queue = problem.queue, .fields = {{"message", problem.message}}});
+    }
     return swept->more;
   }
 
   void report(const Expected<SweepReport>& swept) {
     if (!swept) return options_.on_sweep({.error = &swept.error()});
-    Sweep sweep{.expired = swept->expired};
+    Sweep sweep{.expired = swept->expired, .problems = swept->problems};
     if (!sweep.expired.empty()) {
       if (const auto now = store_.now()) sweep.ended_at = *now;
     }

@@ -180,6 +180,7 @@ pb::Attempt message_of(Attempt&& attempt) {
   to.set_state(std::move(attempt.state));
   if (attempt.worker) to.set_worker(std::move(*attempt.worker));
   if (attempt.started_at) set(*to.mutable_started_at(), *attempt.started_at);
+  if (attempt.lease_expires_at) set(*to.mutable_lease_expires_at(), *attempt.lease_expires_at);
   set(*to.mutable_ended_at(), attempt.ended_at);
   if (attempt.error) to.set_error(std::move(*attempt.error));
   to.set_requeues(attempt.requeues);
@@ -384,18 +385,24 @@ pb::Verdict to_proto(const Verdict& verdict, const Lease& lease) {
   }
   to.set_token(lease.token.value);
   to.set_job_id(lease.job.to_string());
+  to.set_repeated(verdict.repeated);
   return to;
 }
 
 Verdict from_proto(const pb::Verdict& verdict) {
+  Verdict to{.stale = from_proto(verdict.stale()), .repeated = verdict.repeated()};
   switch (verdict.status()) {
     case pb::Verdict::COMMITTED:
-      return {.status = Verdict::Status::committed};
+      to.status = Verdict::Status::committed;
+      break;
     case pb::Verdict::STALE:
-      return {.status = Verdict::Status::stale, .stale = from_proto(verdict.stale())};
+      to.status = Verdict::Status::stale;
+      break;
     default:
-      return {.status = Verdict::Status::unknown};
+      to.status = Verdict::Status::unknown;
+      break;
   }
+  return to;
 }
 
 pb::Beat to_proto(const Beat& beat) {
@@ -410,10 +417,13 @@ pb::Beat to_proto(const Beat& beat) {
     case Beat::Status::lost:
       to.set_status(pb::Beat::LOST);
       break;
+    case Beat::Status::unknown:
+      to.set_status(pb::Beat::UNKNOWN);
+      break;
   }
   if (beat.status == Beat::Status::lost) {
     *to.mutable_stale() = to_proto(beat.stale);
-  } else {
+  } else if (beat.status != Beat::Status::unknown) {
     set(*to.mutable_lease_expires_at(), beat.lease_expires_at);
   }
   if (beat.cancel_reason) to.set_cancel_reason(*beat.cancel_reason);
@@ -430,8 +440,11 @@ Beat from_proto(const pb::Beat& beat) {
     case pb::Beat::CANCEL_REQUESTED:
       to.status = Beat::Status::cancel_requested;
       break;
-    default:
+    case pb::Beat::LOST:
       to.status = Beat::Status::lost;
+      break;
+    default:
+      to.status = Beat::Status::unknown;
       break;  // what is not understood is not a renewal
   }
   return to;
@@ -531,13 +544,16 @@ pb::EffectKey to_proto(const EffectKey& key) {
   pb::EffectKey to;
   *to.mutable_lease() = to_proto(key.lease);
   to.set_key(key.key);
+  if (!key.call.is_nil()) to.set_call_id(key.call.to_string());
   return to;
 }
 
 Expected<EffectKey> from_proto(pb::EffectKey&& key) {
   auto lease = lease_of(key);
   if (!lease) return std::unexpected(std::move(lease.error()));
-  return EffectKey{.lease = std::move(*lease), .key = std::move(*key.mutable_key())};
+  const auto call = call_id(key);
+  if (!call) return std::unexpected(call.error());
+  return EffectKey{.lease = std::move(*lease), .key = std::move(*key.mutable_key()), .call = *call};
 }
 
 pb::EffectResult to_proto(const EffectResult& result) {
@@ -639,6 +655,7 @@ pb::StaleWrite to_proto(const StaleWrite& write) {
   if (write.current_lease_id) to.set_current_lease_id(write.current_lease_id->to_string());
   if (write.current_worker) to.set_current_worker(*write.current_worker);
   if (write.current_state) to.set_current_state(*write.current_state);
+  if (write.lease_expired_at) set(*to.mutable_lease_expired_at(), *write.lease_expired_at);
   return to;
 }
 
@@ -726,6 +743,12 @@ Expected<JobId> job_id(const std::string& text) {
   const auto uuid = uuid_of("job_id", text);
   if (!uuid) return std::unexpected(uuid.error());
   return JobId{*uuid};
+}
+
+Expected<Uuid> call_id_of(const std::string& text) {
+  auto call = uuid_of("call_id", text);
+  if (call && call->is_nil()) return bad("call_id", "it is nil", "make a random one, or leave it out");
+  return call;
 }
 
 }  // namespace faultline::wire

@@ -62,5 +62,11 @@ namespace pb = ::faultline::v1;
 /// Nothing for UNSPECIFIED and for what this version does not know.
 [[nodiscard]] std::optional<JobState> from_proto(pb::JobState state);
 [[nodiscard]] Expected<JobId> job_id(const std::string& text);
+[[nodiscard]] Expected<Uuid> call_id_of(const std::string& text);
+/// Nil if the message has none.
+template <class Message>
+[[nodiscard]] Expected<Uuid> call_id(const Message& message) {
+  return message.has_call_id() ? call_id_of(message.call_id()) : Uuid{};
+}
 
 }  // namespace faultline::wire

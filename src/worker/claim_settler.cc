@@ -40,15 +40,10 @@ void ClaimSettler::run() {
 }
 
 void ClaimSettler::settle_and_claim(Coordinator::Work& work) {
-  // What may have been committed is told so, and a claim goes along with settlements of one kind, nearly all
-  // of which are successes.
-  std::vector<PendingOutcome> resent =
-      take_out(work.outcomes, [](const PendingOutcome& p) { return p.maybe_committed; });
+  // A claim goes along with settlements of one kind, nearly all of which are successes.
   std::vector<PendingOutcome> others =
       take_out(work.outcomes, [](const PendingOutcome& p) { return !is_success(p); });
-  const bool reached = (resent.empty() || settle(resent, true)) && (others.empty() || settle(others, false));
-  if (!reached) {
-    coordinator_.put_back(std::move(others));
+  if (!others.empty() && !settle(others)) {
     coordinator_.put_back(std::move(work.outcomes));
     if (work.claim) coordinator_.claim_failed(*work.claim);
     return;
@@ -58,13 +53,13 @@ void ClaimSettler::settle_and_claim(Coordinator::Work& work) {
     return;
   }
   if (!work.claim) {
-    static_cast<void>(settle(work.outcomes, false));
+    static_cast<void>(settle(work.outcomes));
     return;
   }
   auto exchanged = link_.exchange(settlements_of(work.outcomes), request(*work.claim));
   if (!exchanged) {
     coordinator_.claim_failed(*work.claim);
-    settle_failed(std::move(work.outcomes), false, exchanged.error());
+    settle_failed(std::move(work.outcomes), exchanged.error());
     return;
   }
   succeeded();
@@ -72,10 +67,10 @@ void ClaimSettler::settle_and_claim(Coordinator::Work& work) {
   take_verdicts(std::move(work.outcomes), exchanged->verdicts);
 }
 
-bool ClaimSettler::settle(std::vector<PendingOutcome>& outcomes, bool resent) {
-  auto verdicts = link_.settle(settlements_of(outcomes), resent);
+bool ClaimSettler::settle(std::vector<PendingOutcome>& outcomes) {
+  auto verdicts = link_.settle(settlements_of(outcomes));
   std::vector<PendingOutcome> sent = std::exchange(outcomes, {});
-  if (!verdicts) return settle_failed(std::move(sent), resent, verdicts.error());
+  if (!verdicts) return settle_failed(std::move(sent), verdicts.error());
   const bool answered = std::ranges::any_of(
       *verdicts, [](const Verdict& verdict) { return verdict.status != Verdict::Status::unknown; });
   if (answered)
@@ -88,7 +83,7 @@ bool ClaimSettler::settle(std::vector<PendingOutcome>& outcomes, bool resent) {
   return true;
 }
 
-bool ClaimSettler::settle_failed(std::vector<PendingOutcome> outcomes, bool resent, const Error& error) {
+bool ClaimSettler::settle_failed(std::vector<PendingOutcome> outcomes, const Error& error) {
   if (!is_hopeless(error)) {
     coordinator_.put_back(std::move(outcomes));
     failed(error);
@@ -107,7 +102,7 @@ bool ClaimSettler::settle_failed(std::vector<PendingOutcome> outcomes, bool rese
   for (PendingOutcome& pending : outcomes) {
     std::vector<PendingOutcome> single;
     single.push_back(std::move(pending));
-    reached = settle(single, resent) && reached;
+    reached = settle(single) && reached;
   }
   return reached;
 }
@@ -149,6 +144,7 @@ void ClaimSettler::take_verdicts(std::vector<PendingOutcome> outcomes, const std
     }
     trace::ExecutionSpan* execution = pending.attempt->execution();
     if (verdict.committed()) {
+      // Repeated or not: it is this worker's own outcome, whose answer comes only now.
       ++committed;
       if (execution != nullptr) execution->end(pending.outcome);
       counted.add(*pending.attempt, pending.outcome.kind);

@@ -26,8 +26,8 @@ class ClaimSettler {
 
  private:
   /// Takes the outcomes. False: the other side cannot be reached, and they are back with the coordinator.
-  [[nodiscard]] bool settle(std::vector<PendingOutcome>& outcomes, bool resent);
-  bool settle_failed(std::vector<PendingOutcome> outcomes, bool resent, const Error& error);
+  [[nodiscard]] bool settle(std::vector<PendingOutcome>& outcomes);
+  bool settle_failed(std::vector<PendingOutcome> outcomes, const Error& error);
   void claim(const Coordinator::Claim& claim);
   void claimed(const Coordinator::Claim& claim, Link::Claimed claimed);
   /// Tells of each verdict and ends the attempts; what is unknown goes back with the coordinator.

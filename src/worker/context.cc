@@ -115,6 +115,11 @@ void Context::Impl::extend(std::chrono::milliseconds at_least) {
   if (!beats) failed(std::move(beats.error()));
   const Beat& beat = beats->front();
   if (beat.status == Beat::Status::lost) refused("extend", beat.stale);
+  if (beat.status == Beat::Status::unknown) {
+    failed({.code = ErrorCode::unavailable,
+            .message = "whether the lease was extended is not known",
+            .hint = "a lease is renewed only when the answer says so; try again"});
+  }
   if (beat.status == Beat::Status::cancel_requested) {
     attempt_.cancel(beat.cancel_reason.value_or(""));
     throw Stopped{StopReason::cancelled};
@@ -127,6 +132,11 @@ void Context::Impl::check_fence() {
   if (!fenced_call) throw too_late();
   auto verdicts = link_.check({&attempt_.job.lease, 1});
   if (!verdicts) failed(std::move(verdicts.error()));
+  if (verdicts->front().status == Verdict::Status::unknown) {
+    failed({.code = ErrorCode::unavailable,
+            .message = "whether the lease is still good could not be found out",
+            .hint = "try again"});
+  }
   if (!verdicts->front().committed()) refused("check", verdicts->front().stale);
 }
 
@@ -184,23 +194,23 @@ bool Context::Impl::found_committed() {
   return false;
 }
 
-Effect Context::Impl::begin_effect(const std::string& key) {
+Effect Context::Impl::begin_effect(const std::string& key, const Uuid& call) {
   const FencedCall fenced_call{attempt_};
   if (!fenced_call) throw too_late();
-  const EffectKey item{.lease = attempt_.job.lease, .key = key};
+  const EffectKey item{.lease = attempt_.job.lease, .key = key, .call = call};
   auto effects = link_.begin_effects({&item, 1});
   if (!effects) failed(std::move(effects.error()));
   if (effects->front().status == Effect::Status::stale) refused("effect", effects->front().stale);
   return std::move(effects->front());
 }
 
-std::string Context::Impl::run_step(const std::string& key, const Step& step) {
+std::string Context::Impl::run_step(const std::string& key, const Uuid& call, const Step& step) {
   try {
     return step();
   } catch (const NotDone&) {
     const FencedCall fenced_call{attempt_};
     if (!fenced_call) throw;
-    const EffectKey item{.lease = attempt_.job.lease, .key = key};
+    const EffectKey item{.lease = attempt_.job.lease, .key = key, .call = call};
     // If this fails the effect stays unknown, and the next attempt asks.
     static_cast<void>(link_.forget_effects({&item, 1}));
     throw;
@@ -220,7 +230,8 @@ std::string Context::Impl::record(const std::string& key, std::string result) {
 std::string Context::Impl::once(std::string_view key_view, const Step& step, Unknown unknown,
                                 const Reconcile& reconcile) {
   const std::string key{key_view};
-  Effect effect = begin_effect(key);
+  const Uuid call = Uuid::random();
+  Effect effect = begin_effect(key, call);
   if (effect.status == Effect::Status::recorded) return std::move(effect.result).value_or("");
   if (effect.status == Effect::Status::unknown && unknown != Unknown::run) {
     UnknownEffect question{.id = attempt_.job.lease.job.to_string() + "/" + key,
@@ -228,7 +239,7 @@ std::string Context::Impl::once(std::string_view key_view, const Step& step, Unk
     if (unknown == Unknown::refuse) throw EffectUnknown{key, std::move(question)};
     if (auto found = reconcile(question)) return record(key, std::move(*found));
   }
-  return record(key, run_step(key, step));
+  return record(key, run_step(key, call, step));
 }
 
 }  // namespace faultline

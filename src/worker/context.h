@@ -43,8 +43,8 @@ class Context::Impl {
 
  private:
   [[noreturn]] void refused(std::string_view verb, const Stale& stale);
-  Effect begin_effect(const std::string& key);
-  std::string run_step(const std::string& key, const Step& step);
+  Effect begin_effect(const std::string& key, const Uuid& call);
+  std::string run_step(const std::string& key, const Uuid& call, const Step& step);
   std::string record(const std::string& key, std::string result);
   /// Asks the ledger about a commit whose answer was lost, as long as the lease lasts.
   [[nodiscard]] bool found_committed();

@@ -89,7 +89,7 @@ void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
       lost(attempt, beat.stale);
     } else if (beat.status == Beat::Status::cancel_requested) {
       cancelled(attempt, beat);
-    } else {
+    } else if (beat.status == Beat::Status::renewed) {
       attempt.renew(sent_at, attempt.job.lease_ttl);
       meter_.renewed(attempt);
     }

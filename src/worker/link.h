@@ -46,9 +46,7 @@ class Link {
   /// happened the verdicts are `unknown`.
   [[nodiscard]] virtual Expected<Exchange> exchange(std::span<const Settlement> settlements,
                                                     const ClaimRequest& request) = 0;
-  /// `resent`: an earlier call was left without an answer; what it committed is committed.
-  [[nodiscard]] virtual Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements,
-                                                              bool resent) = 0;
+  [[nodiscard]] virtual Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) = 0;
   [[nodiscard]] virtual Expected<std::vector<std::optional<Outcome::Kind>>> resolve(
       std::span<const Lease> leases) = 0;
   [[nodiscard]] virtual Expected<std::vector<Beat>> heartbeat(

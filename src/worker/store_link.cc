@@ -42,8 +42,8 @@ class StoreLink : public Link {
     return Exchange{.verdicts = std::move(done->verdicts),
                     .claimed = {.jobs = std::move(done->claimed), .since = sent_at}};
   }
-  Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements, bool resent) override {
-    return runtime_.settle(settlements, resent);
+  Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) override {
+    return runtime_.settle(settlements);
   }
   Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases) override {
     return runtime_.resolve(leases);

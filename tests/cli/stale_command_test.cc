@@ -43,9 +43,9 @@ TEST_F(StaleCommandTest, lists_the_evidence_newest_first_and_filters_it) {
 
   const auto text = run({"stale", "--queue", "mails"});
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.out,
-              AllOf(HasSubstr("REASON"), HasSubstr(second.job.to_string()), HasSubstr("token_mismatch"),
-                    HasSubstr("running, token 2 of successor"), Not(HasSubstr("w-1"))));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("REASON"), HasSubstr("LATE"), HasSubstr(second.job.to_string()),
+                              HasSubstr("token_mismatch  1 ms"), HasSubstr("running, token 2 of successor"),
+                              Not(HasSubstr("w-1"))));
 }
 
 TEST_F(StaleCommandTest, follows_the_evidence_until_a_signal) {

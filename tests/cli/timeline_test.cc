@@ -2,10 +2,12 @@
 
 #include "cli/jobs/timeline.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 namespace faultline::cli {
 namespace {
+
+using ::testing::HasSubstr;
 
 DatabaseTime at(int seconds) { return DatabaseTime{std::chrono::seconds{seconds}}; }
 
@@ -74,6 +76,22 @@ TOKEN  WORKER  0         21 s       42 s
 2      B                         [====+    succeeded after 9 s
 1      A                               <|  settle bounced: 1 < 2, token_mismatch
 )");
+}
+
+TEST(TimelineTest, a_late_write_says_by_how_much) {
+  JobHistory race = lease_race();
+  const auto late = [](int when, std::string verb, int lease_end) {
+    StaleWrite write = stale_write(when, std::move(verb));
+    write.lease_expired_at = at(lease_end);
+    return write;
+  };
+  race.stale_writes = {late(42, "settle", 30), late(33, "heartbeat", 30), late(39, "heartbeat", 30)};
+  EXPECT_THAT(draw(race, 99), HasSubstr("settle bounced: 1 < 2, token_mismatch, 12 s late\n"));
+  EXPECT_THAT(draw(race, 99),
+              HasSubstr("heartbeat bounced 2 times: 1 < 2, token_mismatch, up to 9 s late\n"));
+  race.stale_writes = {late(42, "settle", 50)};
+  EXPECT_THAT(draw(race, 99), HasSubstr("settle bounced: 1 < 2, token_mismatch\n"))
+      << "its lease was good still";
 }
 
 TEST(TimelineTest, a_zombies_heartbeats_are_one_row) {

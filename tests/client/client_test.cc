@@ -215,6 +215,15 @@ TEST_F(ClientTest, who_cancels_and_requeues_is_on_record_by_the_clients_name) {
   EXPECT_EQ(whole.attempts[1].worker, "ops");
 }
 
+TEST_F(ClientTest, a_call_that_is_sent_again_is_told_the_same) {
+  const JobId id = enqueue();
+  const Uuid cancel = Uuid::random();
+  const Uuid requeue = Uuid::random();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(must(client_.cancel(id, "why", cancel)), CancelStatus::cancelled);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(must(client_.requeue(id, requeue)), RequeueStatus::requeued);
+  EXPECT_EQ(must(client_.history(id)).value().attempts.size(), 2U);
+}
+
 TEST_F(ClientTest, several_jobs_are_cancelled_and_requeued_in_their_order) {
   const JobId waiting = enqueue();
   const JobId running = enqueue({.priority = 0});

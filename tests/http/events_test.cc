@@ -74,9 +74,7 @@ class Firehose : public service::Service {
                  Done<std::vector<Beat>> done) override {
     refuse(done);
   }
-  void settle(const Who&, std::vector<Settlement>, bool, Done<std::vector<Verdict>> done) override {
-    refuse(done);
-  }
+  void settle(const Who&, std::vector<Settlement>, Done<std::vector<Verdict>> done) override { refuse(done); }
   void progress(const Who&, std::vector<ProgressReport>, Done<std::vector<Verdict>> done) override {
     refuse(done);
   }

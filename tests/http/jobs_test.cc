@@ -148,6 +148,35 @@ TEST_F(HttpJobs, a_job_keeps_every_option) {
   for (const auto& [name, value] : sent.items()) EXPECT_TRUE(schema.contains(name)) << name;
 }
 
+TEST_F(HttpJobs, what_is_sent_again_under_its_call_id_is_answered_the_same) {
+  const std::string id = add();
+  const auto twice = [&](const std::string& verb, Json body) {
+    body["call_id"] = Uuid::random().to_string();
+    const Reply first = post("/v1/jobs/" + id + "/" + verb, body);
+    EXPECT_EQ(first.status, 200) << first.body;
+    EXPECT_EQ(post("/v1/jobs/" + id + "/" + verb, body).body, first.body);
+    body["ids"] = {id};
+    EXPECT_EQ(post("/v1/jobs/" + verb, body).json()["items"][0]["status"], first.json()["status"]);
+    return first.json()["status"];
+  };
+
+  EXPECT_EQ(twice("cancel", {{"reason", "not wanted"}}), "cancelled");
+  EXPECT_EQ(twice("requeue", Json::object()), "requeued");
+  const Json lease = claim()["lease"];
+  const Json buried{{"results", {{{"lease", lease}, {"outcome", "buried"}, {"error", "e"}}}}};
+  EXPECT_EQ(post("/v1/settle", buried).status, 200);
+  EXPECT_EQ(twice("purge", Json::object()), "purged");
+
+  EXPECT_EQ(get("/v1/jobs/" + id).json()["attempts"].size(), 4U) << "each act once";
+  for (const std::string verb : {"cancel", "requeue", "purge"}) {
+    for (const std::string bad : {"x", "00000000-0000-0000-0000-000000000000"}) {
+      const Reply refused = post("/v1/jobs/" + id + "/" + verb, Json{{"call_id", bad}});
+      EXPECT_EQ(refused.status, 422) << refused.body;
+      EXPECT_THAT(refused.body, ::testing::HasSubstr("call_id"));
+    }
+  }
+}
+
 TEST_F(HttpJobs, dead_jobs_are_purged_and_no_others) {
   const std::string dead = add();
   const Json lease =

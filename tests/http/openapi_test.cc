@@ -140,19 +140,22 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   const Json job =
       documented("POST", "/v1/claim", "/v1/claim", {{"worker", "w"}, {"wait_ms", 30'000}})["jobs"].at(0);
   const Json lease = job["lease"];
-  const Json key{{"lease", lease}, {"key", "e"}};
+  const Json key{{"lease", lease}, {"key", "e"}, {"call_id", Uuid::random().to_string()}};
+  const Json other_key{{"lease", lease}, {"key", "e"}};
   documented("POST", "/v1/heartbeat", "/v1/heartbeat", {{"leases", {lease}}});
   documented("POST", "/v1/progress", "/v1/progress",
              {{"reports", {{{"lease", lease}, {"fraction", 0.5}, {"note", "n"}}}}});
   documented("POST", "/v1/check", "/v1/check", {{"leases", {lease}}});
   documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {key}}});
   documented("POST", "/v1/effects/forget", "/v1/effects/forget", {{"keys", {key}}});
-  documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {key}}});
+  documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {other_key}}});
   documented("POST", "/v1/effects/record", "/v1/effects/record",
              {{"results", {{{"lease", lease}, {"key", "e"}, {"result", 1}}}}});
   const Json result{{"results", {{{"lease", lease}, {"outcome", "succeeded"}, {"result", {{"a", 1}}}}}}};
   documented("POST", "/v1/settle", "/v1/settle", result);
   documented("POST", "/v1/settle", "/v1/settle", result);
+  documented("POST", "/v1/settle", "/v1/settle",
+             {{"results", {{{"lease", lease}, {"outcome", "released"}}}}});
   documented("POST", "/v1/heartbeat", "/v1/heartbeat", {{"leases", {lease}}});
   documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {key}}});
   documented("POST", "/v1/resolve", "/v1/resolve", {{"leases", {lease}}});
@@ -162,7 +165,8 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("GET", "/v1/jobs", "/v1/jobs?limit=1");
   documented("GET", "/v1/stale", "/v1/stale");
   documented("POST", "/v1/jobs/{id}/requeue", "/v1/jobs/" + id + "/requeue");
-  documented("POST", "/v1/jobs/{id}/cancel", "/v1/jobs/" + id + "/cancel", {{"reason", "r"}});
+  documented("POST", "/v1/jobs/{id}/cancel", "/v1/jobs/" + id + "/cancel",
+             {{"reason", "r"}, {"call_id", Uuid::random().to_string()}});
   documented("POST", "/v1/jobs/requeue", "/v1/jobs/requeue", {{"ids", {id}}});
   documented("POST", "/v1/jobs/cancel", "/v1/jobs/cancel", {{"filter", {{"kind", "k"}}}, {"dry_run", true}});
   documented("POST", "/v1/jobs/{id}/purge", "/v1/jobs/" + id + "/purge");

@@ -99,8 +99,10 @@ TEST_F(HttpWork, a_stale_settle_is_a_conflict_with_the_reason_and_both_tokens) {
   EXPECT_EQ(mixed.status, 200) << mixed.body;
   EXPECT_EQ(mixed.json()["verdicts"][0]["status"], "stale");
   EXPECT_EQ(mixed.json()["verdicts"][1]["status"], "committed");
-  const Json again{{"results", {{{"lease", third}, {"outcome", "succeeded"}}}}, {"resent", true}};
-  EXPECT_EQ(post("/v1/settle", again).status, 200) << "what was committed is answered as committed";
+  EXPECT_FALSE(mixed.json()["verdicts"][1].contains("repeated"));
+  const Reply again = settle(third, "succeeded");
+  EXPECT_EQ(again.status, 200) << "what was committed is answered as committed";
+  EXPECT_EQ(again.json()["verdicts"][0]["repeated"], true);
 }
 
 TEST_F(HttpWork, a_lost_lease_is_told_by_the_heartbeat) {
@@ -110,6 +112,27 @@ TEST_F(HttpWork, a_lost_lease_is_told_by_the_heartbeat) {
   const Json beat = post("/v1/heartbeat", Json{{"leases", {lease}}}).json()["beats"][0];
   EXPECT_EQ(beat["status"], "lost");
   EXPECT_EQ(beat["stale"]["reason"], "already_settled");
+}
+
+TEST_F(HttpWork, an_effect_is_told_to_the_call_that_announced_it_again_and_to_no_other) {
+  static_cast<void>(add());
+  const Json lease = claim()["lease"];
+  const auto keys = [&](const std::string& call) {
+    return Json{{"keys", {{{"lease", lease}, {"key", "mail"}, {"call_id", call}}}}};
+  };
+  const std::string mine = Uuid::random().to_string();
+  const std::string other = Uuid::random().to_string();
+
+  EXPECT_EQ(post("/v1/effects/begin", keys(mine)).json()["effects"][0]["status"], "begun");
+  EXPECT_EQ(post("/v1/effects/begin", keys(mine)).json()["effects"][0]["status"], "begun");
+  EXPECT_EQ(post("/v1/effects/begin", keys(other)).json()["effects"][0]["status"], "unknown");
+  EXPECT_EQ(post("/v1/effects/forget", keys(other)).status, 200);
+  EXPECT_EQ(post("/v1/effects/begin", keys(other)).json()["effects"][0]["status"], "unknown");
+  EXPECT_EQ(post("/v1/effects/forget", keys(mine)).status, 200);
+  EXPECT_EQ(post("/v1/effects/begin", keys(other)).json()["effects"][0]["status"], "begun");
+  const Reply bad = post("/v1/effects/begin", keys("x"));
+  EXPECT_EQ(bad.status, 422);
+  EXPECT_THAT(bad.body, ::testing::HasSubstr("keys[0].call_id"));
 }
 
 TEST_F(HttpWork, effects_are_begun_recorded_and_forgotten) {

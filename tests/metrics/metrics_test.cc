@@ -144,7 +144,8 @@ TEST(MetricsTest, expired_leases_are_counted_by_where_their_jobs_went) {
   };
   const std::vector<ExpiredLease> expired{lease(JobState::available), lease(JobState::dead),
                                           lease(JobState::held)};
-  metrics.swept({.expired = expired, .ended_at = DatabaseTime{1h + 4s}});
+  const std::vector<SweepProblem> problems{{.queue = "default", .message = "poison"}};
+  metrics.swept({.expired = expired, .problems = problems, .ended_at = DatabaseTime{1h + 4s}});
   const Error error{.code = ErrorCode::unavailable, .message = "gone"};
   metrics.swept({.error = &error});
   const std::string text = metrics.text();
@@ -155,6 +156,7 @@ TEST(MetricsTest, expired_leases_are_counted_by_where_their_jobs_went) {
   EXPECT_EQ(sample(text, R"(faultline_lease_recovery_seconds_sum{queue="default"})"), 4);
   EXPECT_EQ(sample(text, R"(faultline_jobs_retried_total{cause="expired",queue="default"})"), 1);
   EXPECT_EQ(sample(text, R"(faultline_jobs_dead_total{cause="expired",queue="default"})"), 1);
+  EXPECT_EQ(sample(text, R"(faultline_sweep_problems_total{queue="default"})"), 1);
   EXPECT_EQ(sample(text, "faultline_watchdog_ticks_total"), 2);
   EXPECT_EQ(sample(text, "faultline_watchdog_errors_total"), 1);
   EXPECT_GT(sample(text, "faultline_watchdog_last_tick_timestamp_seconds"), 1e9);

@@ -139,10 +139,13 @@ class PrometheusTest : public ::testing::Test {
       claimed = http_post(port, "/v1/claim", {{"queue", "default"}, {"worker", "late"}});
       return claimed.status == 200 && !claimed.json().at("jobs").empty();
     }));
-    const nlohmann::json settle = {
-        {"results", {{{"lease", claimed.json().at("jobs").at(0).at("lease")}, {"outcome", "succeeded"}}}}};
-    ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 200);
-    ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 409);
+    const auto settle = [&](const std::string& outcome) {
+      return http_post(
+          port, "/v1/settle",
+          {{"results", {{{"lease", claimed.json().at("jobs").at(0).at("lease")}, {"outcome", outcome}}}}});
+    };
+    ASSERT_EQ(settle("succeeded").status, 200);
+    ASSERT_EQ(settle("buried").status, 409);
   }
 
   TestDatabase database_;
@@ -180,7 +183,7 @@ TEST_F(PrometheusTest, it_sees_what_servers_and_workers_did_and_each_thing_once)
   }
   ASSERT_TRUE(prometheus.comes_to("sum(faultline_stale_writes_blocked_total)", 1));
   ASSERT_TRUE(prometheus.comes_to(
-      R"(faultline_stale_writes_blocked_total{verb="complete",reason="already_settled",job="faultline-server"})",
+      R"(faultline_stale_writes_blocked_total{verb="bury",reason="already_settled",job="faultline-server"})",
       1));
   ASSERT_TRUE(prometheus.comes_to("min(faultline_database_up)", 1));
   ASSERT_TRUE(prometheus.comes_to("min(faultline_worker_connected)", 1));

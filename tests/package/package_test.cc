@@ -22,9 +22,13 @@ const std::string kLibrary = "libfaultline" + kVersion.substr(0, kVersion.rfind(
 const std::string kRemoteLibrary = "libfaultline-remote" + kVersion.substr(0, kVersion.rfind('.'));
 const std::vector<std::string> kPackages{"faultline", "libfaultline-dev", kRemoteLibrary, kLibrary};
 
-std::string run(ProcessOptions options) {
-  const std::string name = options.argv.front();
-  const ProcessResult result = run_process(options);
+/// The output of a program that must succeed. dpkg's, lintian and a compiler need much of a processor, so
+/// they get twice as long to end as other programs.
+std::string run(const ProcessOptions& options) {
+  const std::string& name = options.argv.front();
+  ChildProcess process{options};
+  (void)eventually([&] { return !process.running(); });
+  const ProcessResult result = process.wait();
   EXPECT_EQ(result.exit_code, 0) << name << "\n" << result.out << result.err;
   return result.out;
 }

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pg/dsn_parts.h"
@@ -53,6 +54,7 @@ class WireProxy {
     wake();
     thread_.join();
     links_.clear();
+    for (const auto& [server, unit] : held_) close(server);
     close(listener_);
     close(wake_);
     std::filesystem::remove_all(directory_);
@@ -80,6 +82,18 @@ class WireProxy {
   /// Cuts as soon as the server's nth such message from now has been returned to the client: 'E' an error,
   /// 'C' the end of a statement, neither of which is the answer to a commit.
   void cut_after_returning(char message, int nth = 1) { arm({Plan::Kind::returned, message, nth, 0}); }
+  /// Takes the next unit of a client, up to its Sync, and cuts: the server sees it only when `deliver_held` says so,
+  /// on the connection that it was meant for.
+  void hold_unit() { arm({Plan::Kind::hold, 0, 0, 0}); }
+  /// Delivers what was held, and waits until the server has answered it; nobody gets the answers.
+  void deliver_held() {
+    deliver_ = true;
+    wake();
+    deliver_.wait(true);
+  }
+  /// Delivers the next unit of a client twice, in one go. The client gets the first answer. The statements of the unit
+  /// must have been prepared before.
+  void deliver_twice() { arm({Plan::Kind::twice, 0, 0, 0}); }
   /// Cuts when clients have sent this many bytes from now.
   void cut_after_client_bytes(std::size_t bytes) { arm({Plan::Kind::bytes, 0, 0, bytes}); }
   /// Passes nothing on in either direction, as a network that drops every packet, until `resume`.
@@ -88,10 +102,11 @@ class WireProxy {
 
   [[nodiscard]] int connections() const { return connections_; }  ///< accepted so far
   [[nodiscard]] int cuts() const { return cuts_; }                ///< made so far
+  [[nodiscard]] int second_deliveries() const { return second_deliveries_; }  ///< answered so far
 
  private:
   struct Plan {
-    enum class Kind { before, after, returned, bytes };
+    enum class Kind { before, after, returned, bytes, hold, twice };
     Kind kind;
     char message;
     int left;
@@ -112,8 +127,12 @@ class WireProxy {
     int server;
     std::string from_client, from_server;  // read, not yet a whole message
     std::string to_client, to_server;      // to be written
+    std::string unit;                      // the messages of a client since its last Sync
     bool started = false;                  // the first message of a client has no type byte
     bool answer_withheld = false;
+    bool held = false;         // nothing of the unit is passed on
+    bool sent_twice = false;   // the answer after the next one goes to nobody
+    bool swallowing = false;   // that is this one
     bool ended = false;
   };
 
@@ -175,6 +194,12 @@ class WireProxy {
       poll(polled.data(), polled.size(), -1);
       std::uint64_t drained = 0;
       if (read(wake_, &drained, sizeof drained) < 0) drained = 0;
+      if (deliver_) {
+        for (auto& [server, unit] : held_) deliver(server, unit);
+        held_.clear();
+        deliver_ = false;
+        deliver_.notify_all();
+      }
       if (stalled_) continue;
       std::size_t at = 2;
       for (Link& link : links_) {
@@ -268,7 +293,18 @@ class WireProxy {
       const std::string_view message{link.from_client.data() + done, *size};
       const std::optional<Plan::Kind> due =
           link.started ? reached(message[0], /*from_client=*/true) : std::nullopt;
-      link.started = true;
+      const bool first_message = !std::exchange(link.started, true);
+      if (!first_message) {
+        if (link.unit.empty() && take_plan(Plan::Kind::hold)) link.held = true;
+        link.unit.append(message);
+      }
+      const bool unit_ends = !first_message && message[0] == 'S';
+      if (link.held) {
+        done += *size;
+        if (!unit_ends) continue;
+        held_.emplace_back(std::exchange(link.server, -1), std::move(link.unit));
+        return cut(link);
+      }
       if (due == Plan::Kind::before) {
         // Whatever the client sent before this message does reach the server.
         write_all(link.server, link.to_server);
@@ -277,6 +313,12 @@ class WireProxy {
       link.to_server.append(message);
       done += *size;
       if (due == Plan::Kind::after) link.answer_withheld = true;
+      if (!unit_ends) continue;
+      if (take_plan(Plan::Kind::twice)) {
+        link.to_server.append(link.unit);
+        link.sent_twice = true;
+      }
+      link.unit.clear();
     }
     link.from_client.erase(0, done);
   }
@@ -287,6 +329,33 @@ class WireProxy {
       poll(&writable, 1, -1);
       if ((writable.revents & (POLLERR | POLLHUP)) != 0 || !write_from(fd, buffer)) return;
     }
+  }
+
+  [[nodiscard]] bool take_plan(Plan::Kind kind) {
+    const std::lock_guard lock{mutex_};
+    if (!plan_ || plan_->kind != kind) return false;
+    plan_.reset();
+    return true;
+  }
+
+  /// Sends a unit to the server, reads until it is answered, and hangs up.
+  static void deliver(int server, std::string& unit) {
+    write_all(server, unit);
+    std::string answers;
+    bool answered = false;
+    while (!answered) {
+      pollfd readable{server, POLLIN, 0};
+      poll(&readable, 1, -1);
+      char chunk[65536];
+      const ssize_t got = recv(server, chunk, sizeof chunk, 0);
+      if (got <= 0) break;
+      answers.append(chunk, static_cast<std::size_t>(got));
+      while (const auto size = whole_message(answers, true)) {
+        answered = answered || answers[0] == 'Z';
+        answers.erase(0, *size);
+      }
+    }
+    close(server);
   }
 
   [[nodiscard]] std::optional<Plan::Kind> reached(char message, bool from_client) {
@@ -303,6 +372,13 @@ class WireProxy {
     while (const auto size = whole_message(std::string_view{link.from_server}.substr(done), true)) {
       const std::string_view message{link.from_server.data() + done, *size};
       done += *size;
+      if (link.swallowing) {
+        if (message[0] != 'Z') continue;
+        link.swallowing = false;
+        ++second_deliveries_;
+        continue;
+      }
+      if (message[0] == 'Z' && std::exchange(link.sent_twice, false)) link.swallowing = true;
       if (!link.answer_withheld) {
         link.to_client.append(message);
         if (reached(message[0], /*from_client=*/false)) {
@@ -325,6 +401,9 @@ class WireProxy {
   std::atomic<bool> stalled_ = false;
   std::atomic<int> connections_ = 0;
   std::atomic<int> cuts_ = 0;
+  std::atomic<int> second_deliveries_ = 0;
+  std::atomic<bool> deliver_ = false;
+  std::list<std::pair<int, std::string>> held_;  // the server's connection and the unit; of the proxy's thread alone
   std::mutex mutex_;  // guards plan_
   std::optional<Plan> plan_;
   std::jthread thread_;

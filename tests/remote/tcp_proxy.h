@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace faultline::testing {
@@ -67,8 +68,13 @@ class TcpProxy {
   }
   /// Ends, for their clients, the connections of which requests are kept. The server notices nothing.
   void cut_clients() { set(cut_clients_, true); }
-  /// The server gets what was kept. Its answers go nowhere.
+  /// The server gets what was kept. Nobody hears its answers.
   void deliver_late() { set(deliver_, true); }
+  /// Whether this is part of an answer to a client that was cut.
+  [[nodiscard]] bool answered_nobody(std::string_view text) const {
+    const std::lock_guard lock{held_mutex_};
+    return unheard_.contains(text);
+  }
 
  private:
   struct Link {
@@ -164,10 +170,10 @@ class TcpProxy {
       bytes_lost_ += link.to_client.size() - before;
       link.to_client.resize(before);
     }
-    if (gone) link.to_client.clear();
-    if (link.held) {
+    if (gone || link.held) {
       const std::lock_guard lock{held_mutex_};
-      held_ = link.to_server;
+      if (gone) unheard_ += std::exchange(link.to_client, {});
+      if (link.held) held_ = link.to_server;
     }
     const bool both_written =
         (link.held || send_on(link.server, link.to_server)) && (gone || send_on(link.client, link.to_client));
@@ -200,7 +206,8 @@ class TcpProxy {
   std::atomic<bool> cut_clients_ = false;
   std::atomic<bool> deliver_ = false;
   mutable std::mutex held_mutex_;
-  std::string held_;  // guarded by held_mutex_; what is kept of the connection that spoke last
+  std::string held_;     // guarded by held_mutex_; what is kept of the connection that spoke last
+  std::string unheard_;  // guarded by held_mutex_
   std::atomic<std::size_t> bytes_lost_ = 0;
   std::jthread thread_;
 };

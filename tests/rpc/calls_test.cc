@@ -361,10 +361,11 @@ TEST_F(CallsTest, a_result_that_is_sent_again_is_accepted_once) {
   const pb::JobAssignment assignment = take_one("w");
   auto result = report(assignment);
   EXPECT_EQ(must_call(&Stub::ReportResult, result).verdicts(0).status(), pb::Verdict::COMMITTED);
-  result.set_resent(true);
-  EXPECT_EQ(must_call(&Stub::ReportResult, result).verdicts(0).status(), pb::Verdict::COMMITTED);
+  const pb::Verdict again = must_call(&Stub::ReportResult, result).verdicts(0);
+  EXPECT_EQ(again.status(), pb::Verdict::COMMITTED);
+  EXPECT_TRUE(again.repeated());
   EXPECT_EQ(history(id).attempts.size(), 1U);
-  result.set_resent(false);
+  result.mutable_results(0)->mutable_outcome()->set_kind(pb::Outcome::FAILED);
   pb::ReportResultResponse response;
   const grpc::Status status = call(&Stub::ReportResult, result, response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
@@ -416,6 +417,46 @@ TEST_F(CallsTest, jobs_are_listed_page_by_page_cancelled_and_requeued) {
   dead.set_dry_run(true);
   EXPECT_EQ(must_call(&Stub::PurgeJobs, dead).matched(), 0);
   EXPECT_EQ(job(ids[0]).state, JobState::available);
+}
+
+TEST_F(CallsTest, what_is_sent_again_under_its_call_id_is_answered_the_same) {
+  const JobId id = enqueue();
+  pb::CancelJobsRequest cancel;
+  cancel.add_ids(id.to_string());
+  cancel.set_call_id(Uuid::random().to_string());
+  pb::RequeueJobsRequest requeue;
+  requeue.add_ids(id.to_string());
+  requeue.set_call_id(Uuid::random().to_string());
+  pb::PurgeJobsRequest purge;
+  purge.add_ids(id.to_string());
+  purge.set_call_id(Uuid::random().to_string());
+  const auto twice = [&](auto method, const auto& request) {
+    EXPECT_EQ(must_call(method, request).items(0).status(), must_call(method, request).items(0).status());
+    return must_call(method, request).items(0).status();
+  };
+
+  EXPECT_EQ(twice(&Stub::CancelJobs, cancel), "cancelled");
+  EXPECT_EQ(twice(&Stub::RequeueJobs, requeue), "requeued");
+  const pb::JobAssignment assignment = take_one("w");
+  pb::BeginEffectsRequest begin;
+  *begin.add_keys()->mutable_lease() = assignment.lease();
+  begin.mutable_keys(0)->set_key("mail");
+  begin.mutable_keys(0)->set_call_id(Uuid::random().to_string());
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(must_call(&Stub::BeginEffects, begin).effects(0).status(), pb::Effect::BEGUN);
+  begin.mutable_keys(0)->set_call_id(Uuid::random().to_string());
+  EXPECT_EQ(must_call(&Stub::BeginEffects, begin).effects(0).status(), pb::Effect::UNKNOWN);
+  auto bury = report(assignment);
+  bury.mutable_results(0)->mutable_outcome()->set_kind(pb::Outcome::BURIED);
+  EXPECT_EQ(must_call(&Stub::ReportResult, bury).verdicts(0).status(), pb::Verdict::COMMITTED);
+  EXPECT_EQ(twice(&Stub::PurgeJobs, purge), "purged");
+
+  EXPECT_EQ(history(id).attempts.size(), 4U) << "each act once";
+  purge.set_call_id("x");
+  pb::PurgeJobsResponse response;
+  const grpc::Status status = call(&Stub::PurgeJobs, purge, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("call_id"));
 }
 
 TEST_F(CallsTest, a_job_keeps_every_option) {

@@ -69,8 +69,11 @@ TEST(Convert, what_goes_out_comes_back_as_it_was) {
                     [](pb::JobAssignment m) { return to_proto(from_proto(std::move(m)).value()); });
   expect_round_trip(to_proto(a_stale()), [](const pb::Stale& m) { return to_proto(from_proto(m)); });
   const Lease lease = a_lease();
-  expect_round_trip(to_proto(Verdict{.status = Verdict::Status::stale, .stale = a_stale()}, lease),
-                    [&](const pb::Verdict& m) { return to_proto(from_proto(m), lease); });
+  expect_round_trip(
+      to_proto(Verdict{.status = Verdict::Status::stale, .stale = a_stale(), .repeated = true}, lease),
+      [&](const pb::Verdict& m) { return to_proto(from_proto(m), lease); });
+  EXPECT_FALSE(from_proto(to_proto(Verdict{}, lease)).repeated);
+  EXPECT_TRUE(from_proto(to_proto(EffectKey{.lease = lease, .key = "k"})).value().call.is_nil());
   expect_round_trip(
       to_proto(Settlement{
           .lease = lease,
@@ -78,7 +81,7 @@ TEST(Convert, what_goes_out_comes_back_as_it_was) {
       [](pb::Result m) { return to_proto(from_proto(std::move(m)).value()); });
   expect_round_trip(to_proto(ProgressReport{.lease = lease, .fraction = 0.25, .note = "n"}),
                     [](pb::Progress m) { return to_proto(from_proto(std::move(m)).value()); });
-  expect_round_trip(to_proto(EffectKey{.lease = lease, .key = "k"}),
+  expect_round_trip(to_proto(EffectKey{.lease = lease, .key = "k", .call = Uuid::random()}),
                     [](pb::EffectKey m) { return to_proto(from_proto(std::move(m)).value()); });
   expect_round_trip(to_proto(EffectResult{.lease = lease, .key = "k", .result = "\xff"}),
                     [](pb::EffectResult m) { return to_proto(from_proto(std::move(m)).value()); });
@@ -140,7 +143,7 @@ TEST(Convert, an_answer_of_a_newer_server_is_never_taken_for_good_news) {
   EXPECT_EQ(from_proto(verdict).status, Verdict::Status::unknown);
   pb::Beat beat;
   beat.set_status(static_cast<pb::Beat::Status>(77));
-  EXPECT_EQ(from_proto(beat).status, Beat::Status::lost);
+  EXPECT_EQ(from_proto(beat).status, Beat::Status::unknown);
   pb::Effect effect;
   effect.set_status(static_cast<pb::Effect::Status>(77));
   EXPECT_EQ(from_proto(std::move(effect)).status, Effect::Status::unknown);
@@ -175,6 +178,12 @@ TEST(Convert, an_error_names_the_field) {
   result.clear_outcome();
   EXPECT_THAT(from_proto(pb::Result{result}).error().message, HasSubstr("outcome"));
   EXPECT_THAT(from_proto(pb::EffectKey{}).error().message, HasSubstr("lease"));
+
+  pb::EffectKey key = to_proto(EffectKey{.lease = a_lease(), .key = "k"});
+  for (const std::string bad : {"", "x", "00000000-0000-0000-0000-000000000000"}) {
+    key.set_call_id(bad);
+    EXPECT_THAT(from_proto(pb::EffectKey{key}).error().message, HasSubstr("call_id")) << bad;
+  }
 
   pb::NewJob job;
   job.mutable_run_at()->set_nanos(-1);

@@ -153,7 +153,9 @@ TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {
   const nlohmann::json settle = {
       {"results", {{{"lease", lease}, {"outcome", "succeeded"}, {"result", canary}}}}};
   ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 200);
-  ASSERT_EQ(http_post(port, "/v1/settle", settle).status, 409);
+  const nlohmann::json otherwise = {
+      {"results", {{{"lease", lease}, {"outcome", "failed"}, {"error", canary}}}}};
+  ASSERT_EQ(http_post(port, "/v1/settle", otherwise).status, 409);
 
   EXPECT_THAT(http_get(port, "/metrics").body, ContainsRegex("faultline_jobs_enqueued_total\\{.*\\} 1\n"));
   EXPECT_THAT(http_get(port, "/metrics").body, Not(HasSubstr(canary)));

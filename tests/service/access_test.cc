@@ -97,7 +97,7 @@ class ServiceAccessTest : public ServiceTest {
             [&](auto done) { service_->heartbeat(who, {lease}, std::nullopt, std::move(done)); });
       case Operation::settle:
         return code_of<std::vector<Verdict>>([&](auto done) {
-          service_->settle(who, {{.lease = lease, .outcome = Outcome::success()}}, false, std::move(done));
+          service_->settle(who, {{.lease = lease, .outcome = Outcome::success()}}, std::move(done));
         });
       case Operation::progress:
         return code_of<std::vector<Verdict>>(
@@ -246,7 +246,7 @@ TEST_F(ServiceAccessTest, a_bound_key_sees_only_its_queues_and_their_evidence) {
     enqueue_one({.queue = queue});
     const Lease lease = claim_one(queue).lease;
     must(settle({{.lease = lease, .outcome = Outcome::success()}}));
-    must(settle({{.lease = lease, .outcome = Outcome::success()}}));
+    must(settle({{.lease = lease, .outcome = Outcome::failure("no")}}));
   }
 
   const auto queues = must(

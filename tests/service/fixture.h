@@ -173,10 +173,9 @@ class ServiceTest : public ::testing::Test {
       ids.push_back(submission.job);
     return ids;
   }
-  service::ServiceResult<std::vector<Verdict>> settle(std::vector<Settlement> settlements,
-                                                      bool resent = false) {
+  service::ServiceResult<std::vector<Verdict>> settle(std::vector<Settlement> settlements) {
     return answer_of<std::vector<Verdict>>(
-        [&](auto done) { service_->settle(who_, settlements, resent, std::move(done)); });
+        [&](auto done) { service_->settle(who_, settlements, std::move(done)); });
   }
   service::ServiceResult<JobHistory> history(JobId id) { return history(who_, id); }
   service::ServiceResult<JobHistory> history(const Principal& who, JobId id) {

@@ -54,7 +54,7 @@ class LiveEventsTest : public ServiceTest {
     const JobId id = enqueue_one({.queue = queue, .payload = R"("canary-payload")"});
     const Lease lease = claim_one(queue).lease;
     must(settle({{.lease = lease, .outcome = Outcome::success("canary-result")}}));
-    must(settle({{.lease = lease, .outcome = Outcome::success("canary-result")}}));
+    must(settle({{.lease = lease, .outcome = Outcome::failure("canary-error")}}));
     return id;
   }
 };
@@ -97,7 +97,8 @@ TEST_F(LiveEventsTest, a_refused_write_is_told_once_wherever_it_came_from) {
   const auto claimed = must(store_.claim({.worker = "elsewhere"}));
   const Settlement settlement{.lease = claimed.at(0).lease, .outcome = Outcome::success()};
   must(store_.settle({&settlement, 1}));
-  must(store_.settle({&settlement, 1}));
+  const Settlement otherwise{.lease = claimed.at(0).lease, .outcome = Outcome::failure("no")};
+  must(store_.settle({&otherwise, 1}));
 
   ASSERT_TRUE(diary.has("stale_write_blocked", 2));
   // Two more looks at the database.
@@ -108,6 +109,19 @@ TEST_F(LiveEventsTest, a_refused_write_is_told_once_wherever_it_came_from) {
     jobs.insert(nlohmann::json::parse(event.json).at("job").get<std::string>());
   }
   EXPECT_EQ(jobs, (std::multiset<std::string>{own.to_string(), id.to_string()}));
+}
+
+TEST_F(LiveEventsTest, a_settlement_that_is_sent_again_is_told_once) {
+  Diary diary;
+  const auto watching = watch(diary);
+  enqueue_one();
+  const Settlement settlement{.lease = claim_one().lease, .outcome = Outcome::success()};
+  must(settle({settlement}));
+  must(settle({settlement}));
+  live_a_life();
+
+  ASSERT_TRUE(diary.has("stale_write_blocked"));
+  EXPECT_EQ(diary.of("job_settled").size(), 2) << "one of each job";
 }
 
 TEST_F(LiveEventsTest, snapshots_have_the_counts_of_all_queues) {

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "schema/migrator.h"
+#include "sql/functions.h"
 #include "sql/migrations.h"
 #include "support/scratch.h"
 
@@ -50,6 +51,8 @@ std::string schema_fingerprint() {
   std::string all;
   for (const auto& migration : sql::kMigrations)
     all.append(migration.name).append("\n").append(migration.sql);
+  for (const auto& function : sql::kFunctions)
+    all.append(function.name).append("\n").append(function.sql);
   return hex_hash(all);
 }
 

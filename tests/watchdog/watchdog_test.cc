@@ -2,6 +2,7 @@
 
 #include "faultline/watchdog.h"
 
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -52,6 +53,36 @@ TEST_F(WatchdogTest, ends_expired_leases_and_tells_whose) {
   EXPECT_EQ(event.severity, Severity::warning);
   EXPECT_THAT(event.fields, Contains(Pair("lost_by", "lost worker")));
   EXPECT_THAT(event.fields, Contains(Pair("next_state", HasSubstr("available"))));
+}
+
+TEST_F(WatchdogTest, tells_of_a_job_that_it_cannot_handle_and_recovers_the_others) {
+  const JobId poison = enqueue();
+  const JobId good = enqueue();
+  claim("lost", 2);
+  script(
+      "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS"
+      " $$ BEGIN RAISE EXCEPTION 'poison'; END $$;"
+      "CREATE TRIGGER refuse BEFORE UPDATE ON faultline.jobs FOR EACH ROW WHEN (old.id = '" +
+      poison.to_string() + "') EXECUTE FUNCTION public.refuse()");
+  std::atomic<std::size_t> counted{0};
+  WatchdogOptions counting = options();
+  counting.on_sweep = [&](const Sweep& sweep) { counted += sweep.problems.size(); };
+  const Watchdog watchdog = must(Watchdog::start(counting));
+  advance(kTtl + ms{1});
+
+  ASSERT_TRUE(eventually([&] { return job(good).state != JobState::running; }));
+  ASSERT_TRUE(eventually([&] { return events_.count("sweep_problem") == 1; }));
+  const Event event = events_.of("sweep_problem").at(0);
+  EXPECT_EQ(event.severity, Severity::error);
+  EXPECT_EQ(event.job, poison);
+  EXPECT_EQ(event.queue, "default");
+  EXPECT_THAT(event.fields, Contains(Pair("message", HasSubstr("poison"))));
+  EXPECT_EQ(counted, 1U);
+  EXPECT_EQ(job(poison).state, JobState::running);
+
+  script("DROP TRIGGER refuse ON faultline.jobs");
+  advance(ms{61'000});
+  EXPECT_TRUE(eventually([&] { return job(poison).state != JobState::running; }));
 }
 
 TEST_F(WatchdogTest, sweeps_at_once_when_it_starts) {

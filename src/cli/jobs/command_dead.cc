@@ -83,8 +83,10 @@ void add_requeue(CLI::App& command, Action& chosen) {
       const std::string who = operator_name(request->as);
       return run<RequeueStatus>(
           context, *request,
-          {.verb = "requeue", .done = "requeued", .act = [who](Store& store, std::span<const JobId> ids) {
-             return store.requeue(ids, who);
+          {.verb = "requeue",
+           .done = "requeued",
+           .act = [who, call = Uuid::random()](Store& store, std::span<const JobId> ids) {
+             return store.requeue(ids, who, call);
            }});
     };
   });
@@ -99,11 +101,12 @@ void add_purge(CLI::App& command, Action& chosen) {
   verb->callback([&chosen, request] {
     chosen = [request](Context& context) {
       const std::string who = operator_name(request->as);
-      return run<PurgeStatus>(
-          context, *request,
-          {.verb = "purge", .done = "purged", .act = [who](Store& store, std::span<const JobId> ids) {
-             return store.purge_dead(ids, who);
-           }});
+      return run<PurgeStatus>(context, *request,
+                              {.verb = "purge",
+                               .done = "purged",
+                               .act = [who, call = Uuid::random()](Store& store, std::span<const JobId> ids) {
+                                 return store.purge_dead(ids, who, call);
+                               }});
     };
   });
 }

@@ -118,15 +118,15 @@ void add_cancel(CLI::App& command, Action& chosen) {
   verb->callback([&chosen, request] {
     chosen = [request](Context& context) {
       const std::string who = operator_name(request->as);
-      return run<CancelStatus>(
-          context, *request,
-          {.verb = "cancel",
-           .done = "cancelled or told to stop",
-           .states = {JobState::scheduled, JobState::available, JobState::running, JobState::held,
-                      JobState::dead},
-           .act = [who, reason = request->reason](Store& store, std::span<const JobId> ids) {
-             return store.cancel(ids, who, reason);
-           }});
+      return run<CancelStatus>(context, *request,
+                               {.verb = "cancel",
+                                .done = "cancelled or told to stop",
+                                .states = {JobState::scheduled, JobState::available, JobState::running,
+                                           JobState::held, JobState::dead},
+                                .act = [who, reason = request->reason, call = Uuid::random()](
+                                           Store& store, std::span<const JobId> ids) {
+                                  return store.cancel(ids, who, reason, call);
+                                }});
     };
   });
 }
@@ -147,7 +147,9 @@ void add_requeue(CLI::App& command, Action& chosen) {
           {.verb = "requeue",
            .done = "requeued",
            .states = {JobState::dead, JobState::held},
-           .act = [who](Store& store, std::span<const JobId> ids) { return store.requeue(ids, who); }});
+           .act = [who, call = Uuid::random()](Store& store, std::span<const JobId> ids) {
+             return store.requeue(ids, who, call);
+           }});
     };
   });
 }

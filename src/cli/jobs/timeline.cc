@@ -160,6 +160,7 @@ Row running_row(const Job& job, const TimelineStyle& style, const Glyphs& glyphs
   return row;
 }
 
+/// Of writes that tell one story: the last one is the latest.
 std::string words_of(const StaleWrite& write, std::size_t times) {
   std::string words = write.verb + " bounced" + (times > 1 ? " " + std::to_string(times) + " times" : "");
   words += ": " + std::to_string(write.token.value);
@@ -167,7 +168,10 @@ std::string words_of(const StaleWrite& write, std::size_t times) {
     words += write.token < *write.current_token ? " < " : write.token == *write.current_token ? " = " : " > ";
     words += std::to_string(write.current_token->value);
   }
-  return words + ", " + std::string{to_string(write.reason)};
+  words += ", " + std::string{to_string(write.reason)};
+  if (const auto late = late_by(write))
+    words += (times > 1 ? ", up to " : ", ") + human_duration(*late) + " late";
+  return words;
 }
 
 bool same_story(const StaleWrite& a, const StaleWrite& b) {
@@ -188,7 +192,7 @@ std::vector<Row> bounced_rows(std::vector<StaleWrite> writes, const Glyphs& glyp
             .mark = glyphs.bounce};
     for (; i < writes.size() && same_story(first, writes[i]); ++i) row.bounces.push_back(writes[i].at);
     row.to = row.bounces.back();
-    row.words = words_of(first, row.bounces.size());
+    row.words = words_of(writes[i - 1], row.bounces.size());
     rows.push_back(std::move(row));
   }
   return rows;
@@ -327,6 +331,11 @@ std::string human_duration(microseconds duration) {
   if (seconds < 3'600) return pair_of(seconds / 60, "min", seconds % 60, "s");
   if (seconds < 86'400) return pair_of(seconds / 3'600, "h", seconds % 3'600 / 60, "min");
   return pair_of(seconds / 86'400, "d", seconds % 86'400 / 3'600, "h");
+}
+
+std::optional<microseconds> late_by(const StaleWrite& write) {
+  if (!write.lease_expired_at || write.at < *write.lease_expired_at) return std::nullopt;
+  return write.at - *write.lease_expired_at;
 }
 
 std::string timeline_text(const JobHistory& history, const TimelineStyle& style) {

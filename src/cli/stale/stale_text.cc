@@ -1,5 +1,6 @@
 #include "cli/stale/stale_text.h"
 
+#include "cli/jobs/timeline.h"
 #include "cli/support/terminal.h"
 
 namespace faultline::cli {
@@ -17,15 +18,17 @@ std::string current(const StaleWrite& write) {
 }  // namespace
 
 std::vector<std::string> stale_header() {
-  return {"AT", "JOB", "QUEUE", "VERB", "REASON", "TOKEN", "WORKER", "THEN"};
+  return {"AT", "JOB", "QUEUE", "VERB", "REASON", "LATE", "TOKEN", "WORKER", "THEN"};
 }
 
 std::vector<std::string> stale_cells(const StaleWrite& write) {
+  const auto late = late_by(write);
   return {faultline::to_string(write.at),
           write.job.to_string(),
           write.queue ? printable(*write.queue) : "-",
           printable(write.verb),
           std::string{faultline::to_string(write.reason)},
+          late ? human_duration(*late) : "-",
           std::to_string(write.token.value),
           printable(write.worker),
           current(write)};

@@ -1,0 +1,131 @@
+-- Takes due jobs of one queue and grants their leases. Nobody can ever hold the same job twice:
+--
+--   * The first statement picks rows that are available and locks them. SKIP LOCKED passes over a row that
+--     another claim has in hand, and a row that another claim finished with while we came is read again in
+--     its newest version, found to be running, and dropped.
+--   * The update turns exactly these rows, under these locks, into running ones with a new token, this
+--     claim's lease id and an expiry. Both are one transaction: there is no moment in which anybody sees a row
+--     that is taken and has no lease.
+--   * The sub-select holds the only LIMIT and is run once, since an aggregate stands above it. As an IN (…)
+--     subquery the planner may run it more than once and lock more rows than were asked for.
+--
+-- Each priority is looked at by a short walk of jobs_due that begins after the last job found there
+-- (in_since, in_since_ids) and ends at the clock: neither scheduled jobs nor the dead index entries of long ago
+-- are walked over. The store looks from the beginning (-infinity) now and then, for late commits.
+--
+-- The update names no indexed column, so it is heap-only: a claim writes to no index of jobs.
+--
+-- Each try of a claim has a lease id of its own: an answer that is lost leaves leases that nobody holds, and that run
+-- out; it never leaves two claims that look like one.
+--
+-- A queue with a cap is claimed from in turns, under its row's lock, because the count of running jobs must not move
+-- between counting and claiming. in_wait: wait for the turn, though no longer than any verb waits (55P03); else `busy` says that
+-- somebody else has it. No row at all: there is no such queue.
+CREATE OR REPLACE FUNCTION faultline.claim_jobs(
+    in_bucket smallint, in_queue text, in_worker text, in_lease_id uuid, in_limit bigint,
+    in_priorities smallint[], in_since timestamptz[], in_since_ids uuid[], in_wait boolean)
+RETURNS TABLE (
+    paused boolean, busy boolean, id uuid, lease_expires_at timestamptz, token bigint, attempt integer,
+    attempts_max integer, priority smallint, run_at timestamptz, created_at timestamptz, lease_ttl_ms integer,
+    run_max_ms bigint, requeues integer, encoding faultline.encoding, delivery faultline.delivery, kind text,
+    payload bytea, tags text[], traceparent text)
+    /*verb*/
+    AS $$
+#variable_conflict use_column
+DECLARE
+    place     record;
+    time_now  timestamptz := faultline.clock_now();
+    jobs_max  bigint := in_limit;
+    ids       uuid[];
+    ttls      integer[];
+    ends      timestamptz[];
+    first_end timestamptz;
+BEGIN
+    IF in_lease_id IS NULL OR in_limit IS NULL OR in_limit NOT BETWEEN 1 AND 1000 OR in_worker IS NULL
+       OR octet_length(in_worker) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'a claim has a lease id, a worker of 1 to 128 bytes, and a limit of 1 to 1000 jobs'
+            USING ERRCODE = 'FL400';
+    END IF;
+    -- A claim that a crash forgets would give its token out a second time.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT q.paused, q.running_max, q.lease_ttl_ms, q.attempts_max INTO place
+      FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    IF place.running_max IS NOT NULL AND NOT place.paused THEN
+        IF in_wait THEN
+            PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE;
+        ELSE
+            PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                paused := false;
+                busy := true;
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        END IF;
+        -- A statement of its own, so that it sees what is true after the wait.
+        SELECT q.paused, q.running_max, q.lease_ttl_ms, q.attempts_max,
+               (SELECT coalesce(sum(t.running), 0) FROM faultline.tallies t
+                 WHERE t.bucket = in_bucket AND t.queue = in_queue) AS running INTO place
+          FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue;
+        jobs_max := least(in_limit, greatest(0, coalesce(place.running_max - place.running, in_limit)));
+    END IF;
+
+    IF NOT place.paused AND jobs_max > 0 THEN
+        SELECT array_agg(due.id), array_agg(due.ttl_ms) INTO ids, ttls
+          FROM (SELECT found.id,
+                       least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
+                  FROM unnest(in_priorities, in_since, in_since_ids) AS look(priority, since, since_id)
+                 CROSS JOIN LATERAL (
+                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms
+                         FROM faultline.jobs j
+                        WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
+                          AND j.priority >= 0 AND (j.run_at, j.id) > (look.since, look.since_id)
+                          AND j.run_at <= time_now AND j.state = 'available'
+                        ORDER BY j.run_at, j.id
+                        LIMIT jobs_max
+                          FOR UPDATE SKIP LOCKED) AS found
+                 LIMIT jobs_max) AS due;
+    END IF;
+    IF ids IS NULL THEN
+        paused := place.paused;
+        busy := false;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    -- The lease begins now that its row is locked, and so after the end of the lease before it. It never outlives
+    -- the job's maximum run time.
+    time_now := faultline.clock_now();
+    SELECT array_agg(time_now + ttl.ms * interval '1 millisecond'), min(time_now + ttl.ms * interval '1 millisecond')
+      INTO ends, first_end FROM unnest(ttls) AS ttl(ms);
+    INSERT INTO faultline.grants AS g (bucket, check_at, lease_id, job_ids)
+    VALUES (in_bucket, first_end, in_lease_id, ids)
+    ON CONFLICT (bucket, check_at, lease_id) DO UPDATE
+       -- This very claim, delivered twice: both are watched.
+       SET job_ids = g.job_ids || EXCLUDED.job_ids
+     WHERE g.bucket = in_bucket;
+    RETURN QUERY
+    UPDATE faultline.jobs j
+       SET state = 'running', token = j.token + 1, attempt = j.attempt + 1, worker = in_worker,
+           lease_id = in_lease_id, claimed_at = time_now, lease_expires_at = due.ends_at,
+           granted_ttl_ms = coalesce(j.lease_ttl_ms, place.lease_ttl_ms), progress = NULL, progress_note = NULL
+      FROM unnest(ids, ends) AS due(id, ends_at)
+      -- That every lease ends at some time says nothing about jobs and much to the planner: that few rows come
+      -- from here, each to be looked up by its key.
+     WHERE j.bucket = in_bucket AND j.id = due.id AND due.ends_at > '-infinity' AND due.ends_at < 'infinity'
+    RETURNING false, false, j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, place.attempts_max),
+              j.priority, j.run_at, j.created_at, j.granted_ttl_ms, j.run_max_ms, j.requeues, j.encoding, j.delivery,
+              j.kind, j.payload, j.tags, j.traceparent;
+    -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.
+    GET DIAGNOSTICS jobs_max = ROW_COUNT;
+    INSERT INTO faultline.tallies (bucket, queue, available, running)
+    VALUES (in_bucket, in_queue, -jobs_max, jobs_max);
+END
+$$;
+GRANT EXECUTE ON FUNCTION faultline.claim_jobs TO faultline_owner, faultline_worker;

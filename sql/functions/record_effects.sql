@@ -1,0 +1,51 @@
+-- Records what effects gave, under good leases. A result that is recorded stays: the first one wins and comes back, so
+-- that the same call sent again is told the same.
+CREATE OR REPLACE FUNCTION faultline.record_effects(
+    in_bucket smallint, in_ids uuid[], in_tokens bigint[], in_lease_ids uuid[], in_workers text[], in_keys text[],
+    in_results bytea[])
+RETURNS TABLE (
+    id uuid, key text, status text, reason faultline.stale_reason, current_token bigint, current_worker text,
+    current_state faultline.job_state, result bytea)
+    /*verb*/
+    AS $$
+#variable_conflict use_column
+DECLARE
+    time_now timestamptz;
+    verdicts faultline.verdict[];
+BEGIN
+    IF coalesce(cardinality(in_ids), 1001) > 1000 OR cardinality(in_tokens) IS DISTINCT FROM cardinality(in_ids)
+       OR cardinality(in_lease_ids) IS DISTINCT FROM cardinality(in_ids)
+       OR coalesce(cardinality(in_workers), 0) NOT IN (1, cardinality(in_ids))
+       OR cardinality(in_keys) IS DISTINCT FROM cardinality(in_ids) OR cardinality(in_results) <> cardinality(in_ids) THEN
+        RAISE EXCEPTION 'the arrays of a call have one element per lease, and 1000 at most' USING ERRCODE = 'FL400';
+    END IF;
+    IF EXISTS (SELECT FROM unnest(in_keys) AS k(key) WHERE k.key IS NULL OR octet_length(k.key) NOT BETWEEN 1 AND 256) THEN
+        RAISE EXCEPTION 'an effect has a key of 1 to 256 bytes' USING ERRCODE = 'FL400';
+    END IF;
+    verdicts := ARRAY(SELECT v FROM faultline.judge_writes(
+                          in_bucket, in_ids, in_tokens, in_lease_ids, in_workers, ARRAY['effect'], NULL, NULL, NULL) AS v);
+    time_now := faultline.clock_now();
+    INSERT INTO faultline.effects AS e (
+           bucket, job_id, key, token, lease_id, worker, started_at, recorded_at, result)
+    SELECT in_bucket, m.id, m.key, m.token, m.lease_id, coalesce(m.worker, in_workers[1]), time_now, time_now, m.result
+      FROM unnest(in_ids, in_tokens, in_lease_ids, in_workers, in_keys, in_results)
+           AS m(id, token, lease_id, worker, key, result)
+     WHERE EXISTS (SELECT FROM unnest(verdicts) AS v
+                    WHERE v.id = m.id AND v.token = m.token AND v.lease_id = m.lease_id AND v.status = 'good')
+    ON CONFLICT (bucket, job_id, key) DO UPDATE
+       SET token = EXCLUDED.token, lease_id = EXCLUDED.lease_id, worker = EXCLUDED.worker,
+           recorded_at = EXCLUDED.recorded_at, result = EXCLUDED.result, forgotten_at = NULL
+     WHERE e.bucket = in_bucket AND e.recorded_at IS NULL;
+    RETURN QUERY
+    SELECT m.id, m.key, CASE WHEN v.status = 'good' THEN 'recorded' ELSE v.status END,
+           v.reason, v.current_token, v.current_worker, v.current_state, CASE WHEN v.status = 'good' THEN e.result END
+      FROM unnest(in_ids, in_tokens, in_lease_ids, in_keys) AS m(id, token, lease_id, key)
+     CROSS JOIN LATERAL (
+           SELECT w.* FROM unnest(verdicts) AS w
+            WHERE w.id = m.id AND w.token = m.token AND w.lease_id = m.lease_id LIMIT 1) AS v
+      LEFT JOIN LATERAL (
+           SELECT x.result FROM faultline.effects x
+            WHERE x.bucket = in_bucket AND x.job_id = m.id AND x.key = m.key LIMIT 1) AS e ON true;
+END
+$$;
+GRANT EXECUTE ON FUNCTION faultline.record_effects TO faultline_owner, faultline_worker;

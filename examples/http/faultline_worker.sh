@@ -69,11 +69,11 @@ keep_lease() {
 
 # settle OUTCOME: until it is answered, or the lease is certainly over.
 settle() {
-  local result resent=false end
+  local result end
   end=$(($(now_ms) + ttl))
   result=$(jq --compact-output --argjson lease "$lease" '. + {lease: $lease}' <<<"$1")
-  while post /v1/settle "{\"results\": [$result], \"resent\": $resent}"; is_passing && [ "$(now_ms)" -lt "$end" ]; do
-    resent=true  # it may have been committed, and only the answer is missing
+  # Again: it may have been committed, and only the answer is missing.
+  while post /v1/settle "{\"results\": [$result]}"; is_passing && [ "$(now_ms)" -lt "$end" ]; do
     pause "$(in_seconds $((ttl / 10)))"
   done
   [ "$status" = 200 ] || say "not settled: $(problem)"

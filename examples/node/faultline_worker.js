@@ -155,9 +155,9 @@ class Worker {
   async report(attempt, outcome) {
     const about = `job ${attempt.job.lease.job_id}, token ${attempt.token}`;
     const results = [{ lease: attempt.job.lease, outcome }];
-    for (let resent = false; ; resent = true) { // again: it may have been committed, and only the answer is missing
+    for (;;) { // again: it may have been committed, and only the answer is missing
       try {
-        const { verdicts } = await this.client.call('ReportResult', { results, resent });
+        const { verdicts } = await this.client.call('ReportResult', { results });
         if (verdicts[0].status === 'COMMITTED') return;
       } catch (error) {
         if (error.code === status.FAILED_PRECONDITION || hopeless(error)) return say(`${about}: refused: ${error.details}`);

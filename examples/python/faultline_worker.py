@@ -192,7 +192,7 @@ class Worker:
             if time.monotonic() > attempt.deadline:
                 say(f"job {attempt.job.lease.job_id}, token {attempt.token}: no answer; the job's history has it")
                 return
-            request.resent = True  # it may have been committed, and only the answer is missing
+            # Again: it may have been committed, and only the answer is missing.
             time.sleep(attempt.ttl / 10)
 
     def call(self, method, request, timeout=10):

@@ -1,6 +1,8 @@
-// The examples in Python, in Node and with curl, as processes, through the real program. What became of the
-// jobs is read from the tables.
+// The examples in Python, in Node and in shell, as processes: through the real program, and in SQL without
+// it. What became of the jobs is read from the tables.
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -25,11 +27,43 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Strings = std::vector<std::string>;
 
-constexpr const char* kLanguages[] = {"python", "node", "curl"};
+constexpr const char* kServerLanguages[] = {"python", "node", "curl"};
+constexpr const char* kSqlLanguages[] = {"psycopg", "node_pg", "psql"};
+constexpr const char* kLanguages[] = {"python", "node", "curl", "psycopg", "node_pg", "psql"};
 constexpr auto kShortTtl = 4s;
 
 std::string example(const std::string& file) { return FAULTLINE_SOURCE_DIR "/examples/" + file; }
 std::string here(const std::string& file) { return FAULTLINE_SOURCE_DIR "/tests/polyglot/" + file; }
+
+bool is_node(const std::string& language) { return language.starts_with("node"); }
+/// Where a handler is a process of its own.
+bool is_shell(const std::string& language) { return language == "curl" || language == "psql"; }
+
+/// The program of a language; those for the tests alone are beside this file.
+Strings program(const std::string& language, const std::string& which) {
+  static const std::map<std::string, std::array<Strings, 3>> kPrograms{
+      {"python",
+       {Strings{PYTHON_PROGRAM, example("python/producer.py")},
+        Strings{PYTHON_PROGRAM, example("python/worker.py")},
+        Strings{PYTHON_PROGRAM, here("stubborn_worker.py")}}},
+      {"node",
+       {Strings{"node", example("node/producer.js")}, Strings{"node", example("node/worker.js")},
+        Strings{"node", here("stubborn_worker.js")}}},
+      {"curl",
+       {Strings{example("http/enqueue.sh")}, Strings{example("http/worker.sh")},
+        Strings{here("stubborn_worker.sh")}}},
+      {"psycopg",
+       {Strings{PYTHON_PROGRAM, example("sql/python/producer.py")},
+        Strings{PYTHON_PROGRAM, example("sql/python/worker.py")},
+        Strings{PYTHON_PROGRAM, here("stubborn_sql_worker.py")}}},
+      {"node_pg",
+       {Strings{"node", example("sql/node/producer.js")}, Strings{"node", example("sql/node/worker.js")},
+        Strings{"node", here("stubborn_sql_worker.js")}}},
+      {"psql",
+       {Strings{example("sql/shell/enqueue.sh")}, Strings{example("sql/shell/worker.sh")},
+        Strings{here("stubborn_sql_worker.sh")}}}};
+  return kPrograms.at(language)[which == "producer" ? 0 : which == "worker" ? 1 : 2];
+}
 
 Strings numbered(const std::string& stem, int count) {
   Strings names;
@@ -75,9 +109,13 @@ class ServerProcess {
 /// What keeps programs in Node from running here; empty: nothing. Their packages come from the network.
 const std::string& node_problem() {
   static const std::string problem = [] {
-    const ProcessResult result =
-        run_process({.argv = {FAULTLINE_SOURCE_DIR "/tools/npm_ci.sh", example("node"), NODE_DIRECTORY}});
-    return result.exit_code == 0 ? "" : "nothing can be tried in Node: " + result.err;
+    for (const auto& [from, to] :
+         {std::pair{"node", NODE_DIRECTORY}, std::pair{"sql/node", NODE_PG_DIRECTORY}}) {
+      const ProcessResult result =
+          run_process({.argv = {FAULTLINE_SOURCE_DIR "/tools/npm_ci.sh", example(from), to}});
+      if (result.exit_code != 0) return "nothing can be tried in Node: " + result.err;
+    }
+    return std::string{};
   }();
   return problem;
 }
@@ -94,12 +132,8 @@ class PolyglotTest : public ::testing::Test {
 
   /// Runs a producer to its end; the ids that it says.
   Strings produce(const std::string& language, double seconds, const Strings& names) {
-    static const std::map<std::string, Strings> kPrograms{
-        {"python", {PYTHON_PROGRAM, example("python/producer.py")}},
-        {"node", {"node", example("node/producer.js")}},
-        {"curl", {example("http/enqueue.sh")}}};
-    Strings argv = kPrograms.at(language);
-    argv.insert(argv.end(), {server_.address_for(language), kQueue, std::to_string(seconds)});
+    Strings argv = program(language, "producer");
+    argv.insert(argv.end(), {address_for(language), kQueue, std::to_string(seconds)});
     argv.insert(argv.end(), names.begin(), names.end());
     const ProcessResult result = run_process({.argv = argv, .environment = environment()});
     EXPECT_EQ(result.exit_code, 0) << language << ": " << result.err;
@@ -110,27 +144,25 @@ class PolyglotTest : public ::testing::Test {
   }
 
   ChildProcess spawn_worker(const std::string& language) {
-    return spawn_worker(language, server_.address_for(language));
+    return spawn_worker(language, address_for(language));
   }
   ChildProcess spawn_worker(const std::string& language, const std::string& address) {
-    static const std::map<std::string, Strings> kPrograms{
-        {"python", {PYTHON_PROGRAM, example("python/worker.py")}},
-        {"node", {"node", example("node/worker.js")}},
-        {"curl", {example("http/worker.sh")}}};
-    Strings argv = kPrograms.at(language);
+    Strings argv = program(language, "worker");
     argv.insert(argv.end(), {address, kQueue});
     return ChildProcess{{.argv = argv, .environment = environment()}};
   }
 
   /// A worker whose handler ends only once `let_go` was called, and does not look whether to stop.
   ChildProcess spawn_stubborn(const std::string& language) {
-    static const std::map<std::string, Strings> kPrograms{
-        {"python", {PYTHON_PROGRAM, here("stubborn_worker.py")}},
-        {"node", {"node", here("stubborn_worker.js")}},
-        {"curl", {here("stubborn_worker.sh")}}};
-    Strings argv = kPrograms.at(language);
-    argv.insert(argv.end(), {server_.address_for(language), kQueue, (scratch_ / "go").string()});
+    Strings argv = program(language, "stubborn");
+    argv.insert(argv.end(), {address_for(language), kQueue, (scratch_ / "go").string()});
     return ChildProcess{{.argv = argv, .environment = environment()}};
+  }
+  /// A server, or for SQL the database itself.
+  [[nodiscard]] std::string address_for(const std::string& language) const {
+    return std::ranges::find(kSqlLanguages, language) != std::end(kSqlLanguages)
+               ? database_.dsn()
+               : server_->address_for(language);
   }
   void let_go() const { write_file(scratch_ / "go", ""); }
 
@@ -176,9 +208,9 @@ class PolyglotTest : public ::testing::Test {
   }
 
   [[nodiscard]] std::vector<std::pair<std::string, std::optional<std::string>>> environment() const {
-    return {{"PYTHONPATH", PYTHON_STUBS ":" + example("python")},
+    return {{"PYTHONPATH", PYTHON_STUBS ":" + example("python") + ":" + example("sql/python")},
             {"PYTHONDONTWRITEBYTECODE", "1"},
-            {"NODE_PATH", NODE_DIRECTORY "/node_modules"},
+            {"NODE_PATH", NODE_DIRECTORY "/node_modules:" NODE_PG_DIRECTORY "/node_modules"},
             {"FAULTLINE_API_KEY", std::nullopt},
             {"TMPDIR", scratch_.path().string()}};
   }
@@ -188,7 +220,7 @@ class PolyglotTest : public ::testing::Test {
   ScratchDir scratch_;
   pg::Connection connection_ = database_.connect();
   Store store_ = must(Store::open({.database = database_.dsn()}));
-  ServerProcess server_{database_.dsn()};
+  std::optional<ServerProcess> server_{std::in_place, database_.dsn()};
 };
 
 struct Pair {
@@ -199,7 +231,7 @@ struct Pair {
 class PolyglotPairTest : public PolyglotTest, public ::testing::WithParamInterface<Pair> {
  protected:
   [[nodiscard]] bool uses_node() const override {
-    return GetParam().producer == std::string{"node"} || GetParam().worker == std::string{"node"};
+    return is_node(GetParam().producer) || is_node(GetParam().worker);
   }
 };
 
@@ -222,7 +254,8 @@ TEST_P(PolyglotPairTest, jobs_of_one_language_are_worked_in_another_one) {
 
 INSTANTIATE_TEST_SUITE_P(Each, PolyglotPairTest,
                          ::testing::Values(Pair{"python", "node"}, Pair{"node", "python"},
-                                           Pair{"curl", "curl"}),
+                                           Pair{"curl", "curl"}, Pair{"psql", "psycopg"},
+                                           Pair{"psycopg", "node_pg"}, Pair{"node_pg", "psql"}),
                          [](const auto& pair) {
                            return std::string{pair.param.producer} + "_to_" + pair.param.worker;
                          });
@@ -235,19 +268,37 @@ TEST_F(PolyglotTest, the_same_submission_again_adds_nothing_in_any_language) {
     EXPECT_EQ(produce(language, 0.5, names), first) << language;
   }
 
-  EXPECT_EQ(count("jobs WHERE queue <> ''"), 6);
+  EXPECT_EQ(count("jobs WHERE queue <> ''"), 2 * std::ssize(kLanguages));
 }
 
 TEST_F(PolyglotTest, a_worker_in_python_ends_when_the_signal_came_to_another_thread) {
   produce("python", 0, {"ada"});
 
-  const ProcessResult result = run_process(
-      {.argv = {PYTHON_PROGRAM, here("signalled_worker.py"), server_.address_for("python"), kQueue},
-       .environment = environment()});
+  const ProcessResult result =
+      run_process({.argv = {PYTHON_PROGRAM, here("signalled_worker.py"), address_for("python"), kQueue},
+                   .environment = environment()});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("has ended"));
   EXPECT_EQ(succeeded(), 1);
+}
+
+TEST_F(PolyglotTest, the_shortest_worker_works) {
+  const Strings ids = produce("psycopg", 0, {"ada", "grace"});
+  const ChildProcess worker{
+      {.argv = {PYTHON_PROGRAM, example("sql/python/short_worker.py"), database_.dsn(), kQueue},
+       .environment = environment()}};
+
+  EXPECT_TRUE(eventually([&] { return succeeded() == 2; })) << worker.err();
+
+  expect_each_succeeded_once(ids);
+  // What its handler raises fails the attempt, and the worker goes on.
+  ask("SELECT faultline.enqueue('default', 'greet', '[]')::text");
+  EXPECT_TRUE(eventually([&] {
+    return count("ledger WHERE outcome = 'failed' AND error LIKE 'TypeError%'") == 1;
+  })) << worker.err();
+  produce("psycopg", 0, {"alan"});
+  EXPECT_TRUE(eventually([&] { return succeeded() == 3; })) << worker.err();
 }
 
 TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_midway) {
@@ -257,7 +308,8 @@ TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_
     const Strings added = produce(language, 0.1, numbered(std::string{language} + " ", 20));
     ids.insert(ids.end(), added.begin(), added.end());
   }
-  ASSERT_THAT(ids, SizeIs(60));
+  const int all = 20 * static_cast<int>(std::size(kLanguages));
+  ASSERT_THAT(ids, SizeIs(all));
   std::vector<ChildProcess> victims;
   for (const char* language : kLanguages) victims.push_back(spawn_stubborn(language));
   for (const ChildProcess& victim : victims) {
@@ -277,7 +329,7 @@ TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_
     victim.wait();  // a process that nobody waited for still looks alive to its children
   }
 
-  EXPECT_TRUE(eventually([&] { return succeeded() >= 60; }));
+  EXPECT_TRUE(eventually([&] { return succeeded() >= all; }));
   for (ChildProcess& worker : workers) expect_drains(worker);
   expect_each_succeeded_once(ids);
   for (const ChildProcess& victim : victims)
@@ -287,7 +339,7 @@ TEST_F(PolyglotTest, workers_of_all_languages_share_a_queue_and_some_are_killed_
 
 class PolyglotLanguageTest : public PolyglotTest, public ::testing::WithParamInterface<const char*> {
  protected:
-  [[nodiscard]] bool uses_node() const override { return GetParam() == std::string{"node"}; }
+  [[nodiscard]] bool uses_node() const override { return is_node(GetParam()); }
   JobId added_for_an_hour() { return JobId{Uuid::parse(produce(GetParam(), 3600, {"ada"}).at(0)).value()}; }
 };
 
@@ -326,8 +378,8 @@ TEST_P(PolyglotLanguageTest, a_worker_that_was_frozen_past_its_lease_commits_not
 
   frozen.send_to_group(SIGCONT);
 
-  // With curl a handler is a process, and is ended. Elsewhere it may go on; what it returns is refused.
-  const bool is_ended = GetParam() == std::string{"curl"};
+  // In a shell a handler is a process, and is ended. Elsewhere it may go on; what it returns is refused.
+  const bool is_ended = is_shell(GetParam());
   if (!is_ended) let_go();
   const std::string says = is_ended ? "the lease is lost" : "refused";
   EXPECT_TRUE(eventually([&] { return frozen.err().find(says) != std::string::npos; })) << frozen.err();
@@ -338,7 +390,13 @@ TEST_P(PolyglotLanguageTest, a_worker_that_was_frozen_past_its_lease_commits_not
   EXPECT_EQ(greetings_from(GetParam()), 1);
 }
 
-TEST_P(PolyglotLanguageTest, without_a_good_key_it_says_so_and_ends) {
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotLanguageTest, ::testing::ValuesIn(kLanguages),
+                         [](const auto& language) { return std::string{language.param}; });
+
+/// Those that need a server.
+class PolyglotServerTest : public PolyglotLanguageTest {};
+
+TEST_P(PolyglotServerTest, without_a_good_key_it_says_so_and_ends) {
   const ServerProcess locked{database_.dsn(), {"--auth", "keys"}};
 
   const ProcessResult result = spawn_worker(GetParam(), locked.address_for(GetParam())).wait();
@@ -347,13 +405,13 @@ TEST_P(PolyglotLanguageTest, without_a_good_key_it_says_so_and_ends) {
   EXPECT_THAT(result.err, HasSubstr("key"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, PolyglotLanguageTest, ::testing::ValuesIn(kLanguages),
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotServerTest, ::testing::ValuesIn(kServerLanguages),
                          [](const auto& language) { return std::string{language.param}; });
 
-/// Those with streams.
-class PolyglotStreamTest : public PolyglotLanguageTest {};
+/// Those whose handlers look whether to stop.
+class PolyglotStoppingTest : public PolyglotLanguageTest {};
 
-TEST_P(PolyglotStreamTest, a_worker_that_is_told_to_end_gives_back_what_it_has_not_done) {
+TEST_P(PolyglotStoppingTest, a_worker_that_is_told_to_end_gives_back_what_it_has_not_done) {
   const JobId id = added_for_an_hour();
   ChildProcess worker = spawn_worker(GetParam());
   ASSERT_TRUE(eventually([&] { return running(worker) == 1; })) << worker.err();
@@ -366,11 +424,18 @@ TEST_P(PolyglotStreamTest, a_worker_that_is_told_to_end_gives_back_what_it_has_n
   EXPECT_EQ(job->attempt, 0);
 }
 
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotStoppingTest,
+                         ::testing::Values("python", "node", "psycopg", "node_pg"),
+                         [](const auto& language) { return std::string{language.param}; });
+
+/// Those with streams.
+class PolyglotStreamTest : public PolyglotLanguageTest {};
+
 TEST_P(PolyglotStreamTest, a_worker_goes_on_with_another_server_when_its_own_is_killed) {
   set_short_leases();
   std::optional<ServerProcess> first{std::in_place, database_.dsn()};
-  ChildProcess worker = spawn_worker(
-      GetParam(), "ipv4:" + first->address_for(GetParam()) + "," + server_.address_for(GetParam()));
+  ChildProcess worker =
+      spawn_worker(GetParam(), "ipv4:" + first->address_for(GetParam()) + "," + address_for(GetParam()));
   const Strings ids = produce(GetParam(), 0.2, numbered("ada ", 40));
   ASSERT_TRUE(eventually([&] { return succeeded() >= 5; })) << worker.err();
 
@@ -383,6 +448,62 @@ TEST_P(PolyglotStreamTest, a_worker_goes_on_with_another_server_when_its_own_is_
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, PolyglotStreamTest, ::testing::Values("python", "node"),
+                         [](const auto& language) { return std::string{language.param}; });
+
+/// Those in SQL, on a database without any server: nobody but they themselves looks after the leases.
+class PolyglotSqlTest : public PolyglotLanguageTest {
+ protected:
+  PolyglotSqlTest() { server_.reset(); }
+};
+
+TEST_P(PolyglotSqlTest, without_a_server_the_jobs_of_a_killed_worker_go_on) {
+  set_short_leases();
+  const Strings ids = produce(GetParam(), 0, numbered("ada ", 5));
+  ChildProcess victim = spawn_stubborn(GetParam());
+  ASSERT_TRUE(eventually([&] { return running(victim) == 1; })) << victim.err();
+  victim.send(SIGKILL);
+  victim.wait();
+
+  ChildProcess worker = spawn_worker(GetParam());
+
+  EXPECT_TRUE(eventually([&] { return succeeded() >= 5; })) << worker.err();
+  expect_drains(worker);
+  expect_each_succeeded_once(ids);
+  EXPECT_EQ(count("ledger WHERE outcome = 'expired' AND" + by(victim)), 1);
+}
+
+TEST_P(PolyglotSqlTest, a_worker_comes_back_when_its_connections_are_cut) {
+  set_short_leases();
+  ChildProcess worker = spawn_worker(GetParam());
+  const Strings ids = produce(GetParam(), 0.2, numbered("ada ", 10));
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 2; })) << worker.err();
+
+  for (int round = 0; round < 5; ++round) {
+    ask("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name LIKE '" +
+        std::string{GetParam()} + "%'");
+    const int before = succeeded();
+    ASSERT_TRUE(eventually([&] { return succeeded() > before || succeeded() == 10; })) << worker.err();
+  }
+
+  EXPECT_TRUE(eventually([&] { return succeeded() == 10; })) << worker.err();
+  expect_drains(worker);
+  expect_each_succeeded_once(ids);
+}
+
+TEST_P(PolyglotSqlTest, without_the_right_it_says_so_and_ends) {
+  must(connection_.exec_script("REVOKE EXECUTE ON FUNCTION faultline.claim FROM faultline_worker", soon()));
+  const std::string login = "login_" + std::to_string(::getpid()) + "_polyglot";
+  must(connection_.exec_script("CREATE ROLE " + login + " LOGIN IN ROLE faultline_worker", soon()));
+
+  const ProcessResult result = spawn_worker(GetParam(), database_.dsn_as(login)).wait();
+
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("permission denied for function claim"));
+  must(connection_.exec_script("DROP ROLE " + login, soon()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, PolyglotSqlTest, ::testing::ValuesIn(kSqlLanguages),
                          [](const auto& language) { return std::string{language.param}; });
 
 }  // namespace

@@ -70,13 +70,15 @@ Writes direct_writes(const std::string& sql) {
 class Sql {
  public:
   void add_functions(const std::string& migration) {
-    static const std::regex kFunction{R"re(CREATE\s+FUNCTION\s+faultline\.(\w+))re"};
+    static const std::regex kBody{R"re(\bAS (\$\$|'))re"};
+    static const std::regex kFunction{R"re(CREATE\s+(?:OR\s+REPLACE\s+)?FUNCTION\s+faultline\.(\w+))re"};
     const std::string text = without_comments(migration);
     for (std::sregex_iterator it{text.begin(), text.end(), kFunction}, end; it != end; ++it) {
-      const std::size_t from = static_cast<std::size_t>(it->position() + it->length());
-      const std::size_t body = text.find("AS ", text.find("LANGUAGE", from)) + 3;
-      const std::string quote = text.substr(body, text[body] == '$' ? 2 : 1);
-      const std::size_t begin = body + quote.size();
+      std::smatch body;
+      const auto from = text.cbegin() + it->position() + it->length();
+      if (!std::regex_search(from, text.cend(), body, kBody)) continue;
+      const std::string quote = body[1];
+      const auto begin = static_cast<std::size_t>(body[0].second - text.cbegin());
       functions_[(*it)[1]] = text.substr(begin, text.find(quote, begin) - begin);
     }
   }
@@ -170,10 +172,11 @@ Matrix matrix_of(const std::string& page) {
 
 std::string page() { return read_file(kRepository / "docs/architecture.md"); }
 
-Sql sql_of_migrations() {
+Sql sql_of_schema() {
   Sql sql;
-  for (const auto& entry : fs::directory_iterator(kRepository / "sql/migrations"))
-    sql.add_functions(read_file(entry.path()));
+  for (const char* folder : {"sql/migrations", "sql/functions"})
+    for (const auto& entry : fs::directory_iterator(kRepository / folder))
+      sql.add_functions(read_file(entry.path()));
   return sql;
 }
 
@@ -215,7 +218,7 @@ std::vector<std::string> differences(const Matrix& matrix, const Sql& sql,
 }
 
 TEST(ArchitecturePageTest, says_which_verb_writes_which_table) {
-  const Sql sql = sql_of_migrations();
+  const Sql sql = sql_of_schema();
   std::map<std::string, std::string> statements;
   for (const auto& entry : fs::directory_iterator(kRepository / "sql/statements"))
     if (entry.path().extension() == ".sql") statements[entry.path().stem()] = read_file(entry.path());

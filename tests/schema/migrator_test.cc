@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "private_pg/binaries.h"
+#include "sql/functions.h"
 #include "sql/migrations.h"
 #include "store/fixture.h"
 #include "support/process.h"
@@ -46,6 +47,15 @@ constexpr std::string_view kObjects =
     "'faultline'";
 
 std::int64_t versions() { return schema::version_of_program(); }
+
+/// The functions of this schema, with their bodies, and what is on record of them.
+std::string functions_in(pg::Connection& connection) {
+  return query_text(
+      connection,
+      "SELECT string_agg(format('%s %s %s', p.oid::regprocedure, md5(p.prosrc), f.checksum), E'\\n' ORDER BY "
+      "p.oid::regprocedure::text) FROM pg_proc p LEFT JOIN faultline.functions f ON f.name = p.proname"
+      " WHERE p.pronamespace = 'faultline'::regnamespace");
+}
 
 /// Makes the last migration missing again, in a schema that is otherwise in use.
 void forget_last_migration(pg::Connection& connection) {
@@ -101,19 +111,26 @@ TEST(MigratorTest, makes_the_schema_from_nothing_and_finds_nothing_to_do_afterwa
   EXPECT_EQ(first.version_after, versions());
   ASSERT_EQ(first.applied.size(), sql::kMigrations.size());
   EXPECT_EQ(first.applied.front().version, 1);
+  EXPECT_EQ(first.functions_replaced, sql::kFunctions.size());
   EXPECT_EQ(second.version_before, versions());
   EXPECT_EQ(second.version_after, versions());
+  EXPECT_EQ(second.functions_replaced, 0U);
   EXPECT_THAT(second.applied, IsEmpty());
   EXPECT_EQ(number(connection, kApplied), versions());
+  EXPECT_EQ(number(connection,
+                   "SELECT count(*) FROM faultline.functions f JOIN pg_proc p ON p.proname = f.name"
+                   " WHERE p.pronamespace = 'faultline'::regnamespace"),
+            std::ssize(sql::kFunctions));
   EXPECT_TRUE(schema::check(connection, soon()).has_value());
   EXPECT_FALSE(connection.in_transaction());
 }
 
-TEST(MigratorTest, of_eight_migrators_at_once_each_migration_is_applied_by_one) {
+TEST(MigratorTest, of_eight_migrators_at_once_each_migration_and_function_is_applied_by_one) {
   const TestDatabase database{Template::empty};
   constexpr int kMigrators = 8;
   std::barrier start{kMigrators};
   std::atomic<std::int64_t> applied{0};
+  std::atomic<std::size_t> functions{0};
   std::array<std::string, kMigrators> problems;
   {
     std::vector<std::jthread> migrators;
@@ -122,16 +139,19 @@ TEST(MigratorTest, of_eight_migrators_at_once_each_migration_is_applied_by_one) 
         auto connection = database.connect();
         start.arrive_and_wait();
         const auto report = schema::migrate(connection, {}, soon());
-        if (report)
+        if (report) {
           applied += std::ssize(report->applied);
-        else
+          functions += report->functions_replaced;
+        } else {
           problems[i] = report.error().describe();
+        }
       });
     }
   }
 
   EXPECT_THAT(problems, ::testing::Each(""));
   EXPECT_EQ(applied, versions());
+  EXPECT_EQ(functions, sql::kFunctions.size());
   auto connection = database.connect();
   EXPECT_EQ(number(connection, kApplied), versions());
 }
@@ -145,6 +165,9 @@ TEST(MigratorTest, a_dry_run_changes_nothing_and_its_sql_makes_the_same_schema_b
   EXPECT_EQ(number(connection, "SELECT count(*) FROM pg_namespace WHERE nspname = 'faultline'"), 0);
   EXPECT_EQ(report.version_after, 0);
   EXPECT_EQ(report.applied.size(), sql::kMigrations.size());
+  EXPECT_EQ(report.functions_replaced, sql::kFunctions.size());
+  for (const sql::Function& function : sql::kFunctions)
+    EXPECT_THAT(report.sql, HasSubstr("FUNCTION faultline." + std::string{function.name} + "("));
 
   const auto psql = run_process({.argv = {must(private_pg::find_binaries(std::nullopt)).directory / "psql",
                                           "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", by_hand.dsn()},
@@ -153,6 +176,8 @@ TEST(MigratorTest, a_dry_run_changes_nothing_and_its_sql_makes_the_same_schema_b
   must(migrate(migrated.dsn(), {.buckets = 3}));
 
   EXPECT_EQ(schema_dump(by_hand.dsn()), schema_dump(migrated.dsn()));
+  auto other = migrated.connect();
+  EXPECT_EQ(functions_in(connection), functions_in(other));
   EXPECT_EQ(number(connection, "SELECT count(*) FROM faultline.meta WHERE buckets = 3"), 3);
   EXPECT_TRUE(schema::check(connection, soon()).has_value());
   EXPECT_THAT(must(schema::migrate(connection, {}, soon())).applied, IsEmpty());
@@ -263,21 +288,110 @@ TEST(MigratorTest, a_migration_that_fails_leaves_nothing_of_itself_and_can_be_ru
 TEST(MigratorTest, migrations_before_the_one_that_fails_stay_and_are_not_run_again) {
   const TestDatabase database{Template::empty};
   auto connection = database.connect();
-  must(
-      connection.exec_script("CREATE SCHEMA faultline;"
-                             "CREATE FUNCTION faultline.new_id(in_bucket smallint) RETURNS uuid LANGUAGE sql "
-                             "AS 'SELECT gen_random_uuid()'",
-                             soon()));
+  must(connection.exec_script("CREATE SCHEMA faultline; CREATE TABLE faultline.api_keys (in_the_way integer)",
+                              soon()));
 
   EXPECT_FALSE(schema::migrate(connection, {}, soon()).has_value());
   EXPECT_EQ(number(connection, kApplied), 2);
   EXPECT_EQ(number(connection, "SELECT count(*) FROM pg_proc WHERE proname = 'bucket_of_key'"), 0);
 
-  must(connection.exec_script("DROP FUNCTION faultline.new_id", soon()));
+  must(connection.exec_script("DROP TABLE faultline.api_keys", soon()));
   const MigrateReport again = must(schema::migrate(connection, {}, soon()));
   ASSERT_EQ(std::ssize(again.applied), versions() - 2);
   EXPECT_EQ(again.applied.front().version, 3);
   EXPECT_EQ(again.applied.back().version, versions());
+  EXPECT_EQ(again.functions_replaced, sql::kFunctions.size());
+}
+
+// ---- Functions
+
+/// Another body of a function, as another program would have made it.
+void give_another_body(pg::Connection& connection) {
+  must(
+      connection.exec_script("CREATE OR REPLACE FUNCTION faultline.to_ms(how_long interval) RETURNS bigint "
+                             "LANGUAGE sql IMMUTABLE AS 'SELECT 7::bigint';"
+                             "UPDATE faultline.functions SET checksum = 'another' WHERE name = 'to_ms'",
+                             soon()));
+}
+constexpr std::string_view kToMs = "SELECT faultline.to_ms('1 second')";
+
+TEST(MigratorTest, a_function_with_another_body_gets_this_programs) {
+  const TestDatabase database;
+  auto connection = database.connect();
+  const std::string before = functions_in(connection);
+  give_another_body(connection);
+  ASSERT_EQ(number(connection, kToMs), 7);
+  EXPECT_TRUE(Store::open({.database = database.dsn()}).has_value()) << "another body serves, too";
+
+  const MigrateReport planned = must(schema::migrate(connection, {.dry_run = true}, soon()));
+  EXPECT_EQ(planned.functions_replaced, 1U);
+  EXPECT_THAT(planned.sql, HasSubstr("FUNCTION faultline.to_ms("));
+  EXPECT_THAT(planned.sql, ::testing::Not(HasSubstr("FUNCTION faultline.claim_jobs(")));
+  EXPECT_EQ(number(connection, kToMs), 7);
+
+  const MigrateReport report = must(schema::migrate(connection, {}, soon()));
+  EXPECT_EQ(report.functions_replaced, 1U);
+  EXPECT_THAT(report.applied, IsEmpty());
+  EXPECT_EQ(number(connection, kToMs), 1'000);
+  EXPECT_EQ(functions_in(connection), before);
+  EXPECT_EQ(must(schema::migrate(connection, {}, soon())).functions_replaced, 0U);
+}
+
+TEST(MigratorTest, a_database_that_lacks_a_function_is_refused_by_the_store_with_what_to_do) {
+  const TestDatabase database;
+  auto connection = database.connect();
+  const std::string before = functions_in(connection);
+  must(connection.exec_script(
+      "DROP FUNCTION faultline.claim_jobs; DELETE FROM faultline.functions WHERE name = 'claim_jobs'",
+      soon()));
+
+  const auto store = Store::open({.database = database.dsn()});
+  ASSERT_FALSE(store.has_value());
+  EXPECT_EQ(store.error().code, ErrorCode::wrong_schema);
+  EXPECT_THAT(store.error().describe(),
+              AllOf(HasSubstr("faultline.claim_jobs"), HasSubstr("faultline migrate")));
+
+  EXPECT_EQ(must(schema::migrate(connection, {}, soon())).functions_replaced, 1U);
+  EXPECT_EQ(functions_in(connection), before);
+  EXPECT_TRUE(Store::open({.database = database.dsn()}).has_value());
+}
+
+TEST(MigratorTest, a_newer_schema_that_serves_this_program_keeps_its_functions) {
+  const TestDatabase database;
+  auto connection = database.connect();
+  give_another_body(connection);
+  must(connection.exec_script(
+      "INSERT INTO faultline.migrations (version, name, checksum) VALUES (9999, 'later', '')", soon()));
+  const std::string before = functions_in(connection);
+
+  const MigrateReport report = must(schema::migrate(connection, {}, soon()));
+
+  EXPECT_EQ(report.functions_replaced, 0U);
+  EXPECT_EQ(report.version_after, 9999);
+  EXPECT_EQ(must(schema::migrate(connection, {.dry_run = true}, soon())).sql, "");
+  EXPECT_EQ(functions_in(connection), before);
+  EXPECT_TRUE(Store::open({.database = database.dsn()}).has_value());
+}
+
+TEST(MigratorTest, functions_are_replaced_all_or_none) {
+  const TestDatabase database{Template::empty};
+  auto connection = database.connect();
+  must(connection.exec_script(
+      "CREATE SCHEMA faultline;"
+      "CREATE FUNCTION faultline.to_ms(how_long interval) RETURNS text LANGUAGE sql AS 'SELECT 1'",
+      soon()));
+
+  const auto first = schema::migrate(connection, {}, soon());
+
+  ASSERT_FALSE(first.has_value());
+  EXPECT_THAT(first.error().describe(), HasSubstr("return type"));
+  EXPECT_EQ(number(connection, kApplied), versions());
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM faultline.functions"), 0);
+  EXPECT_EQ(number(connection, "SELECT count(*) FROM pg_proc WHERE proname = 'claim_jobs'"), 0);
+  EXPECT_FALSE(Store::open({.database = database.dsn()}).has_value());
+
+  must(connection.exec_script("DROP FUNCTION faultline.to_ms", soon()));
+  EXPECT_EQ(must(schema::migrate(connection, {}, soon())).functions_replaced, sql::kFunctions.size());
 }
 
 TEST(MigratorTest, a_table_that_stays_locked_ends_in_an_error_that_says_so) {
@@ -382,6 +496,19 @@ TEST(MigratorTest, a_migration_in_the_way_of_a_long_transaction_waits_in_short_t
   EXPECT_EQ(number(connection, "SELECT count(*) FROM faultline.jobs WHERE queue <> ''") +
                 number(connection, "SELECT count(*) FROM faultline.ledger WHERE state = 'succeeded'"),
             number(connection, "SELECT sum(available + running + succeeded)::bigint FROM faultline.tallies"));
+}
+
+TEST(MigratorTest, functions_are_replaced_under_a_running_load) {
+  const TestDatabase database;
+  auto connection = database.connect();
+  Load load{database.dsn()};
+  for (int round = 0; round < 20; ++round) {
+    must(connection.exec_script("UPDATE faultline.functions SET checksum = 'another'", soon()));
+    EXPECT_EQ(must(schema::migrate(connection, {}, soon())).functions_replaced, sql::kFunctions.size());
+    EXPECT_TRUE(load.goes_on_for(2)) << load.error();
+  }
+  load.stop();
+  EXPECT_EQ(load.error(), "");
 }
 
 TEST(MigratorTest, migrators_come_and_go_under_a_running_load) {

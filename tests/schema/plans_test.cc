@@ -1,13 +1,18 @@
-// The plans of the real statements do not depend on what the planner believes of the tables: every lookup
-// goes by its key, whether the table is empty, huge, bloated or was analysed at the wrong moment.
+// The plans of the real statements, those within the functions above all, do not depend on what the planner
+// believes of the tables: every lookup goes by its key, whether the table is empty, huge, bloated or was
+// analysed at the wrong moment.
 
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
 
+#include <gmock/gmock.h>
+#include <libpq-fe.h>
 #include <nlohmann/json.hpp>
 
+#include "schema/sql_text.h"
+#include "sql/functions.h"
 #include "sql/statements.h"
 #include "store/fixture.h"
 #include "store/plan_settings.h"
@@ -64,13 +69,21 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
   static const std::map<std::string, std::vector<Rule>> ways{
       {"jobs",
        {{"jobs_pkey", {"bucket", "id"}, ""}, {"jobs_due", {"bucket", "queue", "priority"}, "run_at"}}},
-      {"ledger", {{"ledger_pkey", {"bucket", "job_id"}, ""}}},
-      {"idempotency_keys", {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""}}},
-      {"effects", {{"effects_pkey", {"bucket", "job_id", "key"}, ""}}},
-      {"queues", {{"queues_pkey", {"bucket", "name"}, ""}}},
+      // Retention walks the finished jobs of one queue, oldest first.
+      {"ledger", {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_finished", {"bucket", "queue"}, ""}}},
+      {"idempotency_keys",
+       {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""},
+        {"idempotency_keys_expiring", {"bucket"}, "expires_at <= "}}},
+      {"effects", {{"effects_pkey", {"bucket", "job_id"}, ""}}},
+      {"stale_writes", {{"stale_writes_pkey", {"bucket", "job_id"}, ""}}},
+      // Of these there are few.
+      {"queues", {{"queues_pkey", {"bucket"}, ""}}},
+      {"meta", {{"meta_pkey", {}, ""}}},
       {"tallies", {{"tallies_of_queue", {"bucket", "queue"}, ""}}},
       // The watchdog walks the grants that are ripe.
-      {"grants", {{"grants_pkey", {"bucket"}, "check_at <= "}}},
+      {"grants",
+       {{"grants_pkey", {"bucket"}, "check_at <= "},
+        {"grants_pkey", {"bucket", "check_at", "lease_id"}, ""}}},
   };
   return ways;
 }
@@ -112,54 +125,233 @@ pg::Connection planning_session(const TestDatabase& database) {
   return must(pg::Connection::open({.dsn = database.dsn(), .settings = store::plan_settings()}, soon()));
 }
 
+/// The statements that are no calls of functions, and which look something up.
 const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_with_tables() {
   static const std::vector<std::pair<pg::Statement, std::set<std::string>>> all{
-      {sql::kJobsClaim, {"jobs", "queues", "tallies"}},
-      {sql::kLeasesHeartbeat, {"jobs", "queues"}},
-      {sql::kLeasesProgress, {"jobs"}},
-      {sql::kLeasesCheck, {"jobs"}},
-      {sql::kJobsFinish, {"jobs", "idempotency_keys", "queues"}},
-      {sql::kJobsReturn, {"jobs", "queues"}},
-      {sql::kLeasesLock, {"jobs"}},
-      {sql::kLeasesJudge, {"jobs", "ledger"}},
-      {sql::kLeasesFind, {"ledger"}},
-      {sql::kLeasesExpire, {"jobs", "grants", "queues", "idempotency_keys"}},
-      {sql::kJobsCancel, {"jobs", "queues", "idempotency_keys"}},
-      {sql::kJobsRequeue, {"jobs"}},
-      {sql::kJobsRequeueFinished, {"ledger", "idempotency_keys"}},
-      {sql::kJobsKnown, {"jobs", "ledger"}},
-      {sql::kJobGet, {"jobs", "ledger"}},
-      {sql::kJobsStates, {"jobs", "ledger"}},
-      {sql::kEffectsBegin, {"jobs", "effects"}},
-      {sql::kEffectsRecord, {"jobs", "effects"}},
-      {sql::kEffectsForget, {"jobs", "effects"}},
-      {sql::kLeasesPeek, {"jobs"}},
-      {sql::kJobsEnqueue, {}},
-      {sql::kJobsEnqueueKeyed, {"idempotency_keys"}},
-      {sql::kKeysTake, {}},
+      {sql::kLeasesFind, {"ledger"}},           {sql::kLeasesPeek, {"jobs"}},
+      {sql::kJobGet, {"jobs", "ledger"}},       {sql::kJobsStates, {"jobs", "ledger"}},
+      {sql::kJobAttempts, {"ledger"}},          {sql::kJobEffects, {"effects"}},
+      {sql::kJobStaleWrites, {"stale_writes"}},
   };
   return all;
 }
 
+// ---- The statements within the functions
+
+/// A statement that was run: where, and how it got at its rows.
+struct Explained {
+  std::string function;
+  int line = 0;
+  std::vector<Access> accesses;
+};
+
+/// A session that tells the plan of everything that it runs, nested statements included.
+class ExplainingSession {
+ public:
+  explicit ExplainingSession(const std::string& dsn) : connection_(PQconnectdb(dsn.c_str()), &PQfinish) {
+    PQsetNoticeReceiver(connection_.get(), &ExplainingSession::receive, this);
+    run("LOAD 'auto_explain';"
+        "SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;"
+        "SET auto_explain.log_format = json; SET auto_explain.log_level = notice;"
+        // So that functions are called by their full names.
+        "SET search_path = pg_catalog");
+    explained_.clear();
+  }
+
+  void run(const std::string& sql) {
+    PGresult* result = PQexec(connection_.get(), sql.c_str());
+    const std::string error{PQresultErrorMessage(result)};
+    PQclear(result);
+    if (!error.empty()) throw std::runtime_error(error);
+    if (!problem_.empty()) throw std::runtime_error(problem_);
+  }
+  /// What was run within functions of Faultline's.
+  [[nodiscard]] const std::vector<Explained>& explained() const { return explained_; }
+
+ private:
+  static void receive(void* self, const PGresult* notice) {
+    const auto field = [&](int code) {
+      const char* text = PQresultErrorField(notice, code);
+      return std::string{text == nullptr ? "" : text};
+    };
+    static_cast<ExplainingSession*>(self)->note(field(PG_DIAG_MESSAGE_PRIMARY), field(PG_DIAG_CONTEXT));
+  }
+
+  /// "duration: 0.1 ms  plan: {…}", in the context of the function that ran it.
+  void note(const std::string& message, const std::string& context) {
+    const std::size_t plan = message.find("plan:\n");
+    if (plan == std::string::npos) return;
+    const std::string begin = "PL/pgSQL function ";
+    const std::string schema = "faultline.";
+    const std::size_t innermost = context.find(begin);
+    if (innermost == std::string::npos) return;
+    const std::size_t name = innermost + begin.size();
+    if (context.compare(name, schema.size(), schema) != 0) return;
+    const std::size_t parameters = context.find('(', name);
+    const std::size_t line = context.find(" line ", name);
+    if (parameters == std::string::npos || line == std::string::npos) return;
+    Explained found{.function = context.substr(name + schema.size(), parameters - name - schema.size()),
+                    .line = std::atoi(context.c_str() + line + 6)};
+    const json explained = json::parse(message.substr(plan + 6), nullptr, false);
+    if (explained.is_discarded()) {
+      problem_ = "cannot be read: " + message;
+      return;
+    }
+    collect(explained.at("Plan"), found.accesses);
+    explained_.push_back(std::move(found));
+  }
+
+  std::unique_ptr<PGconn, decltype(&PQfinish)> connection_;
+  std::vector<Explained> explained_;
+  std::string problem_;
+};
+
+/// A clock that the scenario moves, and which goes on by a step each time it is asked.
+constexpr std::string_view kSteppingClock = R"sql(
+CREATE OR REPLACE FUNCTION faultline.clock_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    time_now timestamptz := current_setting('plans.now');
+BEGIN
+    PERFORM set_config('plans.now', (time_now + current_setting('plans.step')::interval)::text, true);
+    RETURN time_now;
+END
+$$;
+)sql";
+
+/// Comes to every statement of every function that names a table.
+constexpr std::string_view kScenario = R"sql(
+DO $scenario$DECLARE
+    ids    uuid[];
+    lease  uuid := gen_random_uuid();
+    one    record;
+    job    record;
+BEGIN
+    PERFORM set_config('plans.now', statement_timestamp()::text, true), set_config('plans.step', '0', true);
+
+    -- Queues.
+    PERFORM faultline.set_queue('plans', attempts_max => 2, retention => '1 hour', key_retention => '2 hours');
+    PERFORM faultline.set_queue('capped', running_max => 3);
+    PERFORM faultline.pause('plans');
+    PERFORM faultline.resume('plans');
+
+    -- Submissions: one, several of two queues, with new keys and with one that is taken.
+    PERFORM faultline.enqueue('plans', 'plain', '{}');
+    ids := ARRAY(SELECT faultline.enqueue_many('[{"queue": "plans", "kind": "many", "payload": 1, "idempotency_key": "a"},
+        {"queue": "capped", "kind": "many", "payload": 1}, {"queue": "plans", "kind": "many", "payload": 1}]'));
+    PERFORM faultline.enqueue('plans', 'many', '1', idempotency_key => 'a');
+
+    -- Of a queue with a cap, and of one without.
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'capped', 'w', gen_random_uuid(), 1, '{5}', '{-infinity}', ARRAY[lease], true);
+    SELECT c.* INTO job FROM faultline.claim('capped') AS c;
+    FOR job IN SELECT c.* FROM faultline.claim('plans', 'w', 10) AS c LOOP
+        -- What a worker says under a good lease, …
+        PERFORM FROM faultline.heartbeat(job.id, job.token, job.lease_id);
+        PERFORM FROM faultline.progress(job.id, job.token, job.lease_id, 0.5, 'half');
+        PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'step');
+        PERFORM FROM faultline.record_effect(job.id, job.token, job.lease_id, 'step', '1');
+        PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'other');
+        PERFORM FROM faultline.forget_effect(job.id, job.token, job.lease_id, 'other');
+        PERFORM FROM faultline.complete(job.id, job.token, job.lease_id, '1');
+        -- … and after it.
+        PERFORM FROM faultline.heartbeat(job.id, job.token, job.lease_id);
+        PERFORM FROM faultline.forget_effect(job.id, job.token, job.lease_id, 'other');
+        PERFORM FROM faultline.complete(job.id, job.token, job.lease_id, '1');
+        PERFORM FROM faultline.fail(job.id, job.token, job.lease_id, 'late');
+    END LOOP;
+
+    -- A job that has ended, submitted once more.
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, ARRAY[job.id], '{plans}', '{plain}', '{1}', NULL, '{5}', NULL, NULL,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    -- A key whose job ended long ago, and is on record.
+    PERFORM set_config('plans.now', (statement_timestamp() + interval '3 hours')::text, true);
+    PERFORM faultline.enqueue('plans', 'another', '2', idempotency_key => 'a');
+
+    -- All outcomes in one call, some of it under a lease that is not good, and some of it cancelled while it ran.
+    ids := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 8) ORDER BY 1);
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, ids, array_fill('plans'::text, '{8}'), array_fill('mixed'::text, '{8}'),
+        array_fill('1'::bytea, '{8}'), NULL, array_fill(0::smallint, '{8}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL, NULL);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false);
+    PERFORM faultline.cancel(ids[7], 'no'), faultline.cancel(ids[8], 'no');
+    PERFORM FROM faultline.settle_jobs(0::smallint, ids, '{1,1,1,1,1,7,1,1}', array_fill(lease, '{8}'), '{w}',
+        '{succeeded,failed,buried,snoozed,released,succeeded,succeeded,cancelled}', NULL, NULL, NULL);
+    -- Leases that run out while the settlement waits.
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false);
+    PERFORM set_config('plans.step', '1 hour', true);
+    PERFORM FROM faultline.settle_jobs(0::smallint, ids, array_fill(2::bigint, '{8}'), array_fill(lease, '{8}'), '{w}',
+        '{succeeded}', NULL, NULL, NULL);
+    PERFORM set_config('plans.step', '0', true);
+
+    -- What operators do, to jobs that wait, run, are dead and have ended; each call comes twice.
+    FOR one IN SELECT u.id FROM unnest(ids) AS u(id) LOOP
+        PERFORM faultline.requeue(one.id, lease), faultline.requeue(one.id, lease), faultline.purge(one.id, lease),
+                faultline.purge(one.id, lease), faultline.cancel(one.id, 'no', lease), faultline.cancel(one.id, 'no', lease);
+    END LOOP;
+
+    -- Leases that run out: of each kind of delivery, of one that is to be cancelled, and of one that cannot be ended.
+    ids := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 5) ORDER BY 1);
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, ids, array_fill('plans'::text, '{5}'), array_fill('lost'::text, '{5}'),
+        array_fill('1'::bytea, '{5}'), NULL, array_fill(1::smallint, '{5}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        '{at_least_once,at_most_once,hold,at_least_once,at_least_once}', NULL, NULL, NULL, NULL);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{1}', '{-infinity}', ARRAY[lease], false);
+    PERFORM faultline.cancel(ids[4], 'no');
+    INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)
+    VALUES (0, 1, 'failed', ids[5], 1, 'available', 0, 'plans');
+    PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 hour')::text, true);
+    PERFORM faultline.sweep(), faultline.sweep();
+
+    -- Retention: of jobs, of which one has a key that outlives it, and of keys.
+    PERFORM faultline.enqueue('plans', 'kept', '1', idempotency_key => 'b');
+    FOR job IN SELECT c.* FROM faultline.claim('plans', 'w', 100) AS c LOOP
+        PERFORM FROM faultline.complete(job.id, job.token, job.lease_id);
+    END LOOP;
+    PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '90 minutes')::text, true);
+    PERFORM faultline.tidy();
+    PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 day')::text, true);
+    PERFORM faultline.tidy();
+END
+$scenario$;
+)sql";
+
+/// The statements of a function that name a table, by the line that PL/pgSQL gives them.
+std::map<int, std::string> lines_with_tables(std::string_view function) {
+  std::map<int, std::string> lines;
+  for (const SqlText& statement : inner_statements(body_of(function))) {
+    if (!tables_of(statement).empty()) lines.emplace(statement.line(), statement.excerpt());
+  }
+  return lines;
+}
+
+/// Folding is to read all there is.
+bool is_exempt(const Explained& explained, const Access& access) {
+  return explained.function == "fold_tallies" && access.table == "tallies" &&
+         access.index == "tallies_of_queue" && compares(access.condition, "bucket");
+}
+
 constexpr std::string_view kFill =
     "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
-    "  SELECT 0, gen_random_uuid(), 'default', 'test', 'null' FROM generate_series(1, 200000);"
+    "  SELECT 0, gen_random_uuid(), 'default', 'test', 'null' FROM generate_series(1, 60000);"
     "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)"
     "  SELECT 0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default' FROM generate_series(1, "
-    "200000);"
+    "60000);"
     "INSERT INTO faultline.idempotency_keys (bucket, queue, key, job_id, fingerprint)"
-    "  SELECT 0, 'default', 'key ' || i, gen_random_uuid(), '' FROM generate_series(1, 200000) AS i;"
+    "  SELECT 0, 'default', 'key ' || i, gen_random_uuid(), '' FROM generate_series(1, 60000) AS i;"
     "INSERT INTO faultline.effects (bucket, job_id, key, token, lease_id, worker)"
-    "  SELECT 0, gen_random_uuid(), 'step', 1, gen_random_uuid(), 'w' FROM generate_series(1, 50000);"
+    "  SELECT 0, gen_random_uuid(), 'step', 1, gen_random_uuid(), 'w' FROM generate_series(1, 20000);"
+    "INSERT INTO faultline.stale_writes (bucket, job_id, verb, reason, token, lease_id, worker)"
+    "  SELECT 0, gen_random_uuid(), 'complete', 'token_mismatch', 1, gen_random_uuid(), 'w'"
+    "    FROM generate_series(1, 20000);"
+    // After all that the scenario is to find.
     "INSERT INTO faultline.grants (bucket, check_at, lease_id, job_ids)"
-    "  SELECT 0, faultline.clock(), gen_random_uuid(), '{}' FROM generate_series(1, 20000);"
+    "  SELECT 0, faultline.clock() + interval '1000 days', gen_random_uuid(), '{}' FROM generate_series(1, "
+    "20000);"
     "INSERT INTO faultline.tallies (bucket, queue, available)"
     "  SELECT 0, 'default', 1 FROM generate_series(1, 20000);";
 
 constexpr std::string_view kEmpty =
     "DELETE FROM faultline.jobs WHERE queue <> '';"
     "DELETE FROM faultline.ledger; DELETE FROM faultline.idempotency_keys; DELETE FROM faultline.effects;"
-    "DELETE FROM faultline.grants; DELETE FROM faultline.tallies;";
+    "DELETE FROM faultline.stale_writes; DELETE FROM faultline.grants; DELETE FROM faultline.tallies;";
 
 constexpr std::string_view kOneRow =
     "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
@@ -168,6 +360,8 @@ constexpr std::string_view kOneRow =
     "  VALUES (0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default');"
     "INSERT INTO faultline.idempotency_keys (bucket, queue, key, job_id, fingerprint)"
     "  VALUES (0, 'default', 'key', gen_random_uuid(), '');"
+    "INSERT INTO faultline.stale_writes (bucket, job_id, verb, reason, token, lease_id, worker)"
+    "  VALUES (0, gen_random_uuid(), 'complete', 'token_mismatch', 1, gen_random_uuid(), 'w');"
     "INSERT INTO faultline.grants (bucket, check_at, lease_id, job_ids)"
     "  VALUES (0, faultline.clock(), gen_random_uuid(), '{}');"
     "INSERT INTO faultline.tallies (bucket, queue, available) VALUES (0, 'default', 1);";
@@ -203,7 +397,7 @@ std::vector<Condition> conditions() {
       {.name = "emptied_by_truncate_and_analysed",
        .steps = {"ANALYZE",
                  "TRUNCATE faultline.ledger, faultline.idempotency_keys, faultline.effects, "
-                 "faultline.grants, faultline.tallies",
+                 "faultline.stale_writes, faultline.grants, faultline.tallies",
                  "ANALYZE"},
        .filled = true},
   };
@@ -218,7 +412,8 @@ class PlansTest : public ::testing::TestWithParam<Condition> {
   static std::unique_ptr<TestDatabase> left_alone() {
     auto database = std::make_unique<TestDatabase>();
     auto work = database->connect();
-    for (const char* table : {"jobs", "ledger", "idempotency_keys", "effects", "grants", "tallies"}) {
+    for (const char* table :
+         {"jobs", "ledger", "idempotency_keys", "effects", "stale_writes", "grants", "tallies"}) {
       must(work.exec_script(
           "ALTER TABLE faultline." + std::string{table} + " SET (autovacuum_enabled = false)", soon()));
     }
@@ -259,6 +454,32 @@ TEST_P(PlansTest, every_lookup_goes_by_its_key) {
     }
     EXPECT_EQ(seen, tables);
   }
+
+  ExplainingSession explaining{database->dsn()};
+  explaining.run("BEGIN");
+  explaining.run(std::string{kSteppingClock});
+  explaining.run(std::string{kScenario});
+  explaining.run("ROLLBACK");
+
+  std::set<std::pair<std::string, int>> reached;
+  std::set<std::string> bad;
+  for (const Explained& explained : explaining.explained()) {
+    reached.emplace(explained.function, explained.line);
+    for (const Access& access : explained.accesses) {
+      if (!is_good(access) && !is_exempt(explained, access))
+        bad.insert(explained.function + " line " + std::to_string(explained.line) + ": " + access.describe());
+    }
+  }
+  EXPECT_THAT(bad, ::testing::IsEmpty());
+  std::size_t statements = 0;
+  for (const sql::Function& function : sql::kFunctions) {
+    for (const auto& [line, text] : lines_with_tables(function.sql)) {
+      ++statements;
+      EXPECT_TRUE(reached.contains({std::string{function.name}, line}))
+          << "the scenario does not come to " << function.name << " line " << line << ": " << text;
+    }
+  }
+  EXPECT_GT(statements, 80U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Conditions, PlansTest, ::testing::ValuesIn(conditions()),
@@ -280,6 +501,51 @@ TEST(PlanRulesTest, a_walk_over_a_table_or_a_whole_bucket_is_found) {
       "SELECT state FROM faultline.jobs WHERE bucket = $1::smallint AND queue = $2::text AND priority >= 0"));
   EXPECT_FALSE(
       has_a_bad_access("SELECT state FROM faultline.jobs WHERE bucket = $1::smallint AND id = $2::uuid"));
+}
+
+TEST(PlanRulesTest, a_walk_within_a_function_is_found_with_its_place) {
+  const TestDatabase database;
+  ExplainingSession session{database.dsn()};
+  session.run("BEGIN");
+  session.run(
+      "CREATE FUNCTION faultline.walk(in_bucket smallint) RETURNS bigint LANGUAGE plpgsql AS $$\n"
+      "BEGIN\n"
+      "  RETURN (SELECT count(*) FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.worker = 'w');\n"
+      "END $$");
+  session.run("SELECT faultline.walk(0::smallint)");
+
+  ASSERT_EQ(session.explained().size(), 1U);
+  EXPECT_EQ(session.explained()[0].function, "walk");
+  EXPECT_EQ(session.explained()[0].line, 3);
+  ASSERT_EQ(session.explained()[0].accesses.size(), 1U);
+  EXPECT_FALSE(is_good(session.explained()[0].accesses[0]));
+}
+
+TEST(PlanRulesTest, every_statement_of_a_function_that_names_a_table_is_seen) {
+  const auto lines = lines_with_tables(
+      "CREATE FUNCTION faultline.f() AS $$\n"
+      "DECLARE\n"
+      "    meta faultline.meta;\n"
+      "BEGIN\n"
+      "    IF EXISTS (SELECT FROM faultline.meta m) THEN\n"
+      "        x := CASE WHEN true THEN 1 END;\n"
+      "        UPDATE faultline.jobs j SET state = 'dead';\n"
+      "    ELSE\n"
+      "        -- Not this: FROM faultline.jobs\n"
+      "        RETURN QUERY\n"
+      "        SELECT 1 FROM faultline.ledger;\n"
+      "    END IF;\n"
+      "    FOR one IN SELECT 1 FROM faultline.effects LOOP\n"
+      "        DELETE FROM faultline.grants;\n"
+      "    END LOOP;\n"
+      "EXCEPTION WHEN OTHERS THEN\n"
+      "    ids := ARRAY(SELECT 1 FROM faultline.queues);\n"
+      "END\n"
+      "$$");
+
+  std::vector<int> found;
+  for (const auto& [line, text] : lines) found.push_back(line);
+  EXPECT_THAT(found, ::testing::ElementsAre(5, 7, 10, 13, 14, 17));
 }
 
 /// Counters of a table, once the sessions that moved them have ended and told.

@@ -1,18 +1,21 @@
-// The four roles, each by the real verbs of the store and by what raw SQL could do beside them.
+// The four roles, each by the real verbs of the store, by what raw SQL could do beside them, and by what a
+// hostile caller may hand to the functions.
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <libpq-fe.h>
 
-#include "sql/statements.h"
+#include "sql/functions.h"
 #include "store/fixture.h"
 
 namespace faultline::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Logins that are members of one role each, and one of none. Roles belong to the server, so names carry the
@@ -115,7 +118,7 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
       {"enqueue with a key",
        [](Store& s) { return word_for(s.enqueue(NewJob{.kind = "test", .idempotency_key = "the same"})); },
        "owner producer worker"},
-      {"enqueue by COPY", [&](Store& s) { return word_for(s.enqueue(many)); }, "owner producer worker"},
+      {"enqueue many", [&](Store& s) { return word_for(s.enqueue(many)); }, "owner producer worker"},
       {"enqueue in bulk",
        [](Store& s) {
          bool given = false;
@@ -316,59 +319,47 @@ TEST_F(RolesTest, the_sql_function_and_the_callers_own_transaction_serve_whoever
 
 // ---- What raw SQL could do beside the verbs
 
-TEST_F(RolesTest, nobody_rewrites_the_past_and_workers_change_only_what_a_lease_changes) {
+TEST_F(RolesTest, no_role_may_write_to_a_table_or_lock_its_rows) {
   const Lease held = lease();
   complete(lease());
+  std::vector<std::string> tables;
+  const auto rows = must(sql_.exec({"",
+                                    "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = "
+                                    "'faultline'::regnamespace AND c.relkind = 'r'"
+                                    "   AND c.relname NOT IN ('api_keys', 'movable_clock') ORDER BY 1"},
+                                   {}, soon()));
+  for (int row = 0; row < rows.rows(); ++row) tables.push_back(rows.get<std::string>(row, 0));
+  ASSERT_THAT(tables, ElementsAre("effects", "functions", "grants", "idempotency_keys", "jobs", "ledger",
+                                  "meta", "migrations", "queues", "stale_writes", "tallies"));
+
+  for (const std::string& role : Logins::roles()) {
+    auto connection = connect_as(role);
+    for (const std::string& name : tables) {
+      const std::string table = "faultline." + name;
+      const std::string column = name == "functions" || name == "migrations" ? "checksum" : "bucket";
+      for (const std::string& attempt :
+           {"INSERT INTO " + table + " DEFAULT VALUES", "UPDATE " + table + " SET " + column + " = " + column,
+            "DELETE FROM " + table, "TRUNCATE " + table, "SELECT 1 FROM " + table + " FOR UPDATE",
+            "SELECT 1 FROM " + table + " FOR KEY SHARE", "LOCK TABLE " + table + " IN ROW EXCLUSIVE MODE"}) {
+        EXPECT_EQ(word_for(connection.exec_script("BEGIN; " + attempt, soon())), "denied")
+            << role << ": " << attempt;
+        must(connection.exec_script("ROLLBACK", soon()));
+      }
+    }
+  }
+  EXPECT_TRUE(complete(held).committed());
+}
+
+TEST_F(RolesTest, nobody_changes_the_schema_and_keys_of_servers_are_the_owners) {
   const std::vector<std::tuple<std::string, std::string, std::string>> attempts{
-      {"owner producer worker reader nobody", "update the ledger", "UPDATE faultline.ledger SET error = 'x'"},
-      {"producer worker reader nobody", "delete from the ledger", "DELETE FROM faultline.ledger"},
-      {"producer worker reader nobody", "empty the ledger", "TRUNCATE faultline.ledger"},
-      {"owner producer worker reader nobody", "update the evidence",
-       "UPDATE faultline.stale_writes SET verb = 'x'"},
-      {"producer worker reader nobody", "delete the evidence", "DELETE FROM faultline.stale_writes"},
-      {"producer reader nobody", "write to the ledger",
-       "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)"
-       " VALUES (0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default')"},
-      {"owner producer worker reader nobody", "rewrite the record of migrations",
-       "UPDATE faultline.migrations SET checksum = 'x'"},
       {"owner producer worker reader nobody", "make a table", "CREATE TABLE faultline.mine (id integer)"},
       {"owner producer worker reader nobody", "change a table",
        "ALTER TABLE faultline.jobs ADD COLUMN mine integer"},
       {"owner producer worker reader nobody", "drop a table", "DROP TABLE faultline.jobs"},
       {"owner producer worker reader nobody", "replace the clock",
        "CREATE OR REPLACE FUNCTION faultline.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'"},
-      {"producer worker reader nobody", "pause a queue", "UPDATE faultline.queues SET paused = true"},
-      {"producer worker reader nobody", "touch a queue's times",
-       "UPDATE faultline.queues SET updated_at = now()"},
-      {"producer worker reader nobody", "make a queue",
-       "INSERT INTO faultline.queues (bucket, name) VALUES (0, 'mine')"},
-      {"producer worker reader nobody", "drop a queue", "DELETE FROM faultline.queues"},
-      {"producer worker reader nobody", "raise the payload limit",
-       "UPDATE faultline.meta SET payload_bytes_max = 9"},
-      {"producer worker reader nobody", "change a payload", "UPDATE faultline.jobs SET payload = ''"},
-      {"producer worker reader nobody", "change a queue of jobs",
-       "UPDATE faultline.jobs SET queue = 'default'"},
-      {"producer worker reader nobody", "change attempts", "UPDATE faultline.jobs SET attempts_max = 9"},
-      {"producer worker reader nobody", "request a cancel",
-       "UPDATE faultline.jobs SET cancel_requested_at = now()"},
-      {"producer reader nobody", "steal a lease",
-       "UPDATE faultline.jobs SET worker = 'me' WHERE worker IS NOT NULL"},
-      {"producer reader nobody", "delete jobs", "DELETE FROM faultline.jobs"},
-      {"producer reader nobody", "lock jobs", "SELECT 1 FROM faultline.jobs FOR KEY SHARE"},
-      {"producer worker reader nobody", "add a job with a token of one's choice",
-       "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload, token)"
-       " VALUES (0, gen_random_uuid(), 'default', 'k', '', 7)"},
-      {"producer worker reader nobody", "add a job that is dead",
-       "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload, state)"
-       " VALUES (0, gen_random_uuid(), 'default', 'k', '', 'dead')"},
-      {"producer reader nobody", "prune", "SELECT faultline.prune_finished(0::smallint, 10)"},
-      {"producer reader nobody", "delete keys", "DELETE FROM faultline.idempotency_keys"},
-      {"reader nobody", "add a job",
-       "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload) VALUES (0, gen_random_uuid(), "
-       "'default', 'k', '')"},
-      {"producer worker reader nobody", "hold finished jobs",
-       "SELECT faultline.hold_finished(0::smallint, '{}')"},
-      {"reader nobody", "drop resubmitted jobs", "SELECT faultline.drop_resubmitted(0::smallint, '{}')"},
+      {"owner producer worker reader nobody", "change what a verb runs with",
+       "ALTER FUNCTION faultline.claim_jobs RESET search_path"},
       {"producer worker reader nobody", "look at keys", "SELECT 1 FROM faultline.api_keys"},
       {"producer worker reader nobody", "add a key",
        "INSERT INTO faultline.api_keys (bucket, id, name, secret_hash, scopes)"
@@ -385,30 +376,93 @@ TEST_F(RolesTest, nobody_rewrites_the_past_and_workers_change_only_what_a_lease_
     for (const std::string& role : Logins::roles()) {
       if (roles.find(role) == std::string::npos) continue;
       auto connection = connect_as(role);
-      const auto result = connection.exec_script("BEGIN; " + text, soon());
-      EXPECT_EQ(word_for(result), "denied") << role << ": " << name;
+      EXPECT_EQ(word_for(connection.exec_script("BEGIN; " + text, soon())), "denied") << role << ": " << name;
     }
   }
-  EXPECT_TRUE(complete(held).committed());
 }
 
-TEST_F(RolesTest, the_right_to_lock_a_queue_cannot_change_what_it_says) {
-  auto worker = connect_as("worker");
-  const std::string before =
-      query_text(sql_,
-                 "SELECT string_agg((q.* )::text, ';') FROM (SELECT bucket, name, paused,"
-                 " running_max, lease_ttl_ms, attempts_max, retention_ms, created_at, updated_at FROM "
-                 "faultline.queues) AS q");
+/// The names of functions that a role may call, or that a condition is true of.
+class FunctionRightsTest : public RolesTest {
+ protected:
+  std::set<std::string> functions_where(const std::string& condition) {
+    const auto rows = must(sql_.exec({"",
+                                      "SELECT p.proname::text FROM pg_proc p"
+                                      " WHERE p.pronamespace = 'faultline'::regnamespace AND " +
+                                          condition},
+                                     {}, soon()));
+    std::set<std::string> names;
+    for (int row = 0; row < rows.rows(); ++row) names.insert(rows.get<std::string>(row, 0));
+    return names;
+  }
+  std::set<std::string> functions_of(const std::string& role) {
+    return functions_where("has_function_privilege('faultline_" + role + "', p.oid, 'EXECUTE')");
+  }
+};
 
-  EXPECT_EQ(word_for(worker.exec_script("SELECT 1 FROM faultline.queues FOR UPDATE", soon())), "allowed");
-  EXPECT_EQ(word_for(worker.exec_script("UPDATE faultline.queues SET claim_turn = true", soon())), "allowed");
+TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
+  const std::set<std::string> read{"clock", "shown_state"};
+  std::set<std::string> produce{"enqueue", "enqueue_jobs", "enqueue_many"};
+  produce.merge(std::set<std::string>{read});
+  std::set<std::string> work{"acknowledge_cancel",
+                             "begin_effect",
+                             "begin_effects",
+                             "bury",
+                             "check",
+                             "claim",
+                             "claim_jobs",
+                             "complete",
+                             "complete_or_abort",
+                             "expire_leases",
+                             "fail",
+                             "fold_tallies",
+                             "forget_effect",
+                             "forget_effects",
+                             "heartbeat",
+                             "judge_writes",
+                             "progress",
+                             "prune_jobs",
+                             "prune_keys",
+                             "record_effect",
+                             "record_effects",
+                             "release",
+                             "renew_leases",
+                             "report_progress",
+                             "settle_jobs",
+                             "snooze",
+                             "sweep",
+                             "tidy"};
+  work.merge(std::set<std::string>{produce});
+  std::set<std::string> operate{"cancel",  "cancel_jobs",  "pause",  "purge",     "purge_jobs",
+                                "requeue", "requeue_jobs", "resume", "set_queue", "set_queue_in"};
+  operate.merge(std::set<std::string>{work});
 
-  EXPECT_EQ(query_text(sql_,
-                       "SELECT string_agg((q.* )::text, ';') FROM (SELECT bucket, name, paused,"
-                       " running_max, lease_ttl_ms, attempts_max, retention_ms, created_at, updated_at FROM "
-                       "faultline.queues) AS q"),
-            before);
-  EXPECT_EQ(must(store_as("worker").claim({.worker = "w"})).size(), 0U);
+  EXPECT_EQ(functions_of("reader"), read);
+  EXPECT_EQ(functions_of("producer"), produce);
+  EXPECT_EQ(functions_of("worker"), work);
+  EXPECT_EQ(functions_of("owner"), operate);
+}
+
+TEST_F(FunctionRightsTest, what_runs_with_the_callers_rights_is_called_by_verbs_alone) {
+  std::set<std::string> callable;
+  for (const std::string role : {"owner", "producer", "worker", "reader"}) callable.merge(functions_of(role));
+  for (const std::string& name : functions_where("NOT p.prosecdef")) {
+    if (name == "clock" || name == "shown_state") continue;
+    EXPECT_FALSE(callable.contains(name)) << name;
+  }
+
+  for (const std::string& role : Logins::roles()) {
+    auto connection = connect_as(role);
+    for (const std::string call :
+         {"faultline.announce('default')", "faultline.end_expired(0::smallint, now(), '{}')",
+          "faultline.clock_now()", "faultline.new_id(0::smallint)", "faultline.result_bytes('1')",
+          "faultline.lease_holder(0::smallint, gen_random_uuid(), 1, gen_random_uuid())",
+          "faultline.settle_one(gen_random_uuid(), 1, gen_random_uuid(), 'succeeded', NULL, NULL, NULL)",
+          "faultline.add_jobs(0::smallint, now(), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
+          "NULL, NULL, NULL,"
+          " NULL, NULL, NULL, NULL, NULL, NULL)"}) {
+      EXPECT_EQ(word_for(connection.exec_script("SELECT " + call, soon())), "denied") << role << ": " << call;
+    }
+  }
 }
 
 TEST_F(RolesTest, public_has_no_right_to_anything_of_the_schema) {
@@ -454,65 +508,290 @@ TEST_F(RolesTest, functions_with_the_owners_rights_look_names_up_in_no_schema_of
       "SET search_path = trap, pg_temp, pg_catalog",
       soon()));
 
-  must(worker.exec_script("SELECT faultline.prune_finished(0::smallint, 100)", soon()));
-  must(worker.exec_script("SELECT faultline.drop_resubmitted(0::smallint, '{}')", soon()));
+  must(worker.exec_script("SELECT faultline.prune_jobs(0::smallint, 100)", soon()));
 
   EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger"), 1) << "its retention has not passed";
   EXPECT_EQ(number("SELECT count(*) FROM trap.sprung"), 0);
 
   // The trap is a real one: the same function without its own search_path falls into it.
-  script("ALTER FUNCTION faultline.prune_finished(smallint, bigint) RESET search_path");
-  must(worker.exec_script("SELECT faultline.prune_finished(0::smallint, 100)", soon()));
+  script("ALTER FUNCTION faultline.prune_jobs(smallint, bigint) RESET search_path");
+  must(worker.exec_script("SELECT faultline.prune_jobs(0::smallint, 100)", soon()));
   EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger"), 0);
   EXPECT_GT(number("SELECT count(*) FROM trap.sprung WHERE who NOT LIKE 'login%'"), 0);
 }
 
-TEST_F(RolesTest, every_function_with_the_owners_rights_has_a_search_path_of_its_own) {
-  EXPECT_EQ(
-      number("SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'faultline'::regnamespace AND p.prosecdef"
-             " AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)"),
-      0);
-  EXPECT_EQ(
-      number(
-          "SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'faultline'::regnamespace AND p.prosecdef"),
-      3);
+TEST_F(FunctionRightsTest, every_function_with_the_owners_rights_has_a_search_path_of_its_own) {
+  const auto with_owners_rights = functions_where("p.prosecdef");
+  EXPECT_GT(with_owners_rights.size(), 30U);
+  EXPECT_EQ(functions_where("p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'] AND p.prosecdef"),
+            with_owners_rights);
+  std::set<std::string> declared;
+  for (const sql::Function& function : sql::kFunctions) {
+    if (function.sql.find("SECURITY DEFINER") != std::string_view::npos) declared.emplace(function.name);
+  }
+  EXPECT_EQ(declared, with_owners_rights);
 }
 
-TEST_F(RolesTest, a_producer_can_take_back_a_resubmitted_job_and_no_other) {
-  const JobId waiting = enqueue();
-  const Lease running = [&] {
-    enqueue({.priority = 0});
-    return claim_one("w").lease;
-  }();
-  const Lease retried = [&] {
-    enqueue({.priority = 0});
-    return claim_one("w").lease;
-  }();
-  settle(retried, Outcome::failure("again"));
-  const Lease done = [&] {
-    enqueue({.priority = 0});
-    return claim_one("w").lease;
-  }();
+// ---- What a hostile caller hands to the functions
+
+/// A call of a function by the names of its parameters. All are given, and some are changed.
+class Call {
+ public:
+  Call(std::string function, std::vector<std::pair<std::string, std::string>> parameters)
+      : function_(std::move(function)), parameters_(std::move(parameters)) {}
+
+  [[nodiscard]] Call with(const std::string& name, const std::string& value) const {
+    Call changed = *this;
+    const auto found =
+        std::ranges::find(changed.parameters_, name, &std::pair<std::string, std::string>::first);
+    if (found == changed.parameters_.end()) throw std::runtime_error("there is no parameter " + name);
+    found->second = value;
+    return changed;
+  }
+  [[nodiscard]] std::string sql() const {
+    std::string text = "SELECT * FROM faultline." + function_ + "(";
+    for (const auto& [name, value] : parameters_)
+      text += (text.back() == '(' ? "" : ", ") + name + " => " + value;
+    return text + ")";
+  }
+
+ private:
+  std::string function_;
+  std::vector<std::pair<std::string, std::string>> parameters_;
+};
+
+class HostileCallerTest : public RolesTest {
+ protected:
+  /// The SQLSTATE of a call, or empty.
+  std::string state_of(pg::Connection& connection, const Call& call) {
+    const auto result = connection.exec({"", call.sql()}, {}, soon());
+    return result ? "" : result.error().sqlstate;
+  }
+  static Call submission(const std::string& id) {
+    return {"enqueue_jobs",
+            {{"in_bucket", "0::smallint"},
+             {"in_ids", "ARRAY['" + id + "'::uuid]"},
+             {"in_queues", "'{default}'"},
+             {"in_kinds", "'{test}'"},
+             {"in_payloads", "'{1}'"},
+             {"in_encodings", "NULL"},
+             {"in_priorities", "'{5}'"},
+             {"in_run_ats", "NULL"},
+             {"in_delays_ms", "NULL"},
+             {"in_attempts_max", "NULL"},
+             {"in_lease_ttls_ms", "NULL"},
+             {"in_run_max_ms", "NULL"},
+             {"in_backoff_base_ms", "NULL"},
+             {"in_backoff_max_ms", "NULL"},
+             {"in_deliveries", "NULL"},
+             {"in_tags", "NULL"},
+             {"in_traceparents", "NULL"},
+             {"in_keys", "NULL"},
+             {"in_fingerprints", "NULL"}}};
+  }
+  /// A call about the lease, of this function, with more parameters.
+  static Call fenced(const std::string& function, const Lease& lease,
+                     const std::vector<std::pair<std::string, std::string>>& more) {
+    std::vector<std::pair<std::string, std::string>> parameters{
+        {"in_bucket", "0::smallint"},
+        {"in_ids", "ARRAY['" + lease.job.to_string() + "'::uuid]"},
+        {"in_tokens", "'{" + std::to_string(lease.token.value) + "}'"},
+        {"in_lease_ids", "ARRAY['" + lease.lease_id.to_string() + "'::uuid]"},
+        {"in_workers", "'{w}'"}};
+    parameters.insert(parameters.end(), more.begin(), more.end());
+    return {function, std::move(parameters)};
+  }
+
+  static constexpr std::string_view kId = "00000001-0000-7000-8000-000000010000";
+};
+
+TEST_F(HostileCallerTest, a_producer_cannot_add_what_no_claim_can_take) {
+  const std::string id{kId};
+  const Lease done = lease();
   complete(done);
+  const Call one = submission(id);
+  const Call two = submission(id)
+                       .with("in_ids", "ARRAY['" + id + "', '00000001-0000-7000-8000-000000020000']::uuid[]")
+                       .with("in_queues", "'{default,default}'")
+                       .with("in_kinds", "'{test,test}'")
+                       .with("in_payloads", "'{1,2}'")
+                       .with("in_priorities", "'{5,5}'");
+  const std::string many_tags = "ARRAY[(SELECT jsonb_agg('t' || i) FROM generate_series(1, 33) AS i)::text]";
+  const std::vector<std::pair<Call, std::string>> calls{
+      {one.with("in_bucket", "NULL"), "FL404"},
+      {one.with("in_bucket", "7::smallint"), "FL404"},
+      {one.with("in_ids", "NULL"), "FL400"},
+      {one.with("in_ids", "'{NULL}'"), "FL400"},
+      {one.with("in_ids", "'{00000001-0000-7000-8000-000000010007}'"), "FL400"},
+      {one.with("in_queues", "'{unknown}'"), "FL404"},
+      {one.with("in_queues", "'{\"\"}'"), "FL404"},
+      {one.with("in_queues", "'{NULL}'"), "FL404"},
+      {one.with("in_queues", "NULL"), "FL400"},
+      {one.with("in_kinds", "'{NULL}'"), "FL400"},
+      {one.with("in_kinds", "'{}'"), "FL400"},
+      {one.with("in_payloads", "NULL"), "FL400"},
+      {one.with("in_payloads", "'{NULL}'"), "FL400"},
+      {one.with("in_priorities", "'{10}'"), "FL400"},
+      {one.with("in_priorities", "'{-1}'"), "FL400"},
+      {one.with("in_priorities", "'{NULL}'"), "FL400"},
+      {one.with("in_priorities", "'{5,5}'"), "FL400"},
+      {one.with("in_run_ats", "'{infinity}'"), "FL400"},
+      {one.with("in_run_ats", "'{-infinity}'"), "FL400"},
+      {one.with("in_delays_ms", "'{-1}'"), "FL400"},
+      {one.with("in_lease_ttls_ms", "'{0}'"), "FL400"},
+      {one.with("in_tags", many_tags), "FL400"},
+      {one.with("in_tags", "'{\"[null]\"}'"), "FL400"},
+      {one.with("in_tags", "ARRAY['{}']"), "22023"},
+      {one.with("in_traceparents", "'{x}'"), "FL400"},
+      {one.with("in_keys", "'{\"\"}'").with("in_fingerprints", "'{x}'"), "FL400"},
+      {one.with("in_keys", "'{k}'"), "23502"},
+      // Checked as element 1, added as the first: these are not the same in arrays of another shape.
+      {one.with("in_attempts_max", "'{{0}}'"), "FL400"},
+      {one.with("in_lease_ttls_ms", "'[2:2]={-5}'"), "FL400"},
+      {one.with("in_run_ats", "'[0:0]={infinity}'"), "FL400"},
+      {one.with("in_tags", "'[2:2]={x}'"), "FL400"},
+      {one.with("in_ids", "ARRAY[ARRAY['" + id + "'::uuid]]"), "FL400"},
+      {two.with("in_queues", "'{default}'"), "FL400"},
+      {two.with("in_queues", "'{default,default,default}'"), "FL400"},
+      {two.with("in_kinds", "'{test}'"), "FL400"},
+      {two.with("in_payloads", "'{1}'"), "FL400"},
+      {two.with("in_priorities", "'{5}'"), "FL400"},
+      {two.with("in_encodings", "'{json,json,json}'"), "FL400"},
+      {two.with("in_attempts_max", "'{1}'"), "FL400"},
+      {two.with("in_tags", "'{NULL,NULL,NULL}'"), "FL400"},
+      {two.with("in_keys", "'{k}'"), "FL400"},
+      {two.with("in_attempts_max", "'{1,0}'"), "FL400"},
+      {two.with("in_ids", "ARRAY['" + id + "', NULL]::uuid[]"), "FL400"},
+      {two.with("in_ids", "array_fill('" + id + "'::uuid, '{100000}')"), "FL400"},
+  };
   auto producer = connect_as("producer");
-  // The second submission of a job that has ended meanwhile.
-  must(producer.exec({"",
-                      "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
-                      " VALUES (0, $1::uuid, 'default', 'test', 'null')"},
-                     pg::Params{}.add(done.job.value), soon()));
 
-  pg::Params params;
-  params.add(std::int16_t{0})
-      .add_array(pg::Type::uuid, std::vector{waiting, running.job, retried.job, done.job},
-                 [](const JobId& id) { return id.value; });
-  const auto dropped = must(producer.exec(sql::kJobsDropResubmitted, params, soon()));
+  for (const auto& [call, state] : calls) EXPECT_EQ(state_of(producer, call), state) << call.sql();
+  // The job of this id has ended: it is not brought back to life.
+  EXPECT_EQ(state_of(producer, submission(done.job.to_string())), "");
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), 0);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.idempotency_keys"), 0);
+  EXPECT_EQ(counts().available, 0);
 
-  ASSERT_EQ(dropped.rows(), 1);
-  EXPECT_EQ(dropped.get<Uuid>(0, 0), done.job.value);
-  EXPECT_EQ(job(waiting).state, JobState::available);
-  EXPECT_EQ(job(running.job).state, JobState::running);
-  EXPECT_EQ(job(retried.job).state, JobState::scheduled);
-  EXPECT_EQ(job(done.job).state, JobState::succeeded);
+  EXPECT_EQ(state_of(producer, two.with("in_ids", "'{}'")), "");
+  EXPECT_EQ(state_of(producer, two), "");
+  EXPECT_EQ(claim("w", 10).size(), 2U);
+}
+
+TEST_F(HostileCallerTest, a_worker_cannot_write_what_makes_no_sense) {
+  const Lease held = lease();
+  const auto both = [](const std::string& value) { return "'{" + value + "," + value + "}'"; };
+  const Call settle = fenced("settle_jobs", held,
+                             {{"in_outcomes", "'{succeeded}'"},
+                              {"in_results", "NULL"},
+                              {"in_errors", "NULL"},
+                              {"in_delays_ms", "NULL"}});
+  const std::vector<Call> of_leases{
+      settle,
+      fenced("renew_leases", held, {{"in_ttls_ms", "NULL"}, {"in_verb", "'heartbeat'"}}),
+      fenced("report_progress", held, {{"in_fractions", "'{0.5}'"}, {"in_notes", "NULL"}}),
+      fenced("begin_effects", held, {{"in_keys", "'{k}'"}, {"in_call_ids", "NULL"}}),
+      fenced("record_effects", held, {{"in_keys", "'{k}'"}, {"in_results", "NULL"}}),
+      fenced("forget_effects", held, {{"in_keys", "'{k}'"}, {"in_call_ids", "NULL"}}),
+      fenced("judge_writes", held,
+             {{"in_verbs", "'{check}'"},
+              {"in_outcomes", "NULL"},
+              {"in_results", "NULL"},
+              {"in_errors", "NULL"}})};
+  std::vector<Call> calls;
+  for (const Call& call : of_leases) {
+    calls.push_back(call.with("in_ids", "NULL"));
+    calls.push_back(call.with("in_ids", "'{NULL}'"));
+    calls.push_back(call.with("in_ids", "'{}'"));
+    calls.push_back(call.with("in_ids", "array_fill('" + held.job.to_string() + "'::uuid, '{100000}')"));
+    calls.push_back(call.with("in_tokens", "NULL"));
+    calls.push_back(call.with("in_tokens", "'{NULL}'"));
+    calls.push_back(call.with("in_tokens", both("1")));
+    calls.push_back(call.with("in_lease_ids", "NULL"));
+    calls.push_back(call.with("in_lease_ids", "'{NULL}'"));
+  }
+  for (const std::string outcomes :
+       {"NULL", "'{}'", "'{NULL}'", "'{expired}'", "'{purged}'", "'{succeeded,succeeded}'"})
+    calls.push_back(settle.with("in_outcomes", outcomes));
+  for (const std::string delays : {"'{-1}'", "'{9223372036854775807}'", "'{1,1}'"})
+    calls.push_back(settle.with("in_outcomes", "'{snoozed}'").with("in_delays_ms", delays));
+  calls.push_back(settle.with("in_results", "'{x,x}'"));
+  calls.push_back(settle.with("in_errors", "'{x,x}'"));
+  calls.push_back(settle.with("in_workers", "NULL"));
+  calls.push_back(of_leases[1].with("in_ttls_ms", "'{1}'"));
+  calls.push_back(of_leases[1].with("in_tokens", "'{99}'").with("in_verb", "NULL"));
+  calls.push_back(of_leases[2].with("in_fractions", "'{NaN}'"));
+  calls.push_back(of_leases[2].with("in_fractions", "'{2}'"));
+  calls.push_back(of_leases[3].with("in_keys", "NULL"));
+  calls.push_back(of_leases[3].with("in_keys", "'{NULL}'"));
+  calls.push_back(of_leases[3].with("in_keys", "'{a,b}'"));
+  calls.push_back(of_leases[4].with("in_keys", "NULL"));
+  calls.push_back(of_leases[6].with("in_workers", "'{NULL}'"));
+  auto worker = connect_as("worker");
+
+  for (const Call& call : calls) EXPECT_EQ(state_of(worker, call), "FL400") << call.sql();
+
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes"), 0);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.effects"), 0);
+  EXPECT_EQ(job(held.job).state, JobState::running);
+  EXPECT_TRUE(complete(held).committed());
+}
+
+TEST_F(HostileCallerTest, a_claim_counts_what_it_took_however_it_asks) {
+  enqueue();
+  enqueue();
+  auto worker = connect_as("worker");
+  const Call claim{"claim_jobs",
+                   {{"in_bucket", "0::smallint"},
+                    {"in_queue", "'default'"},
+                    {"in_worker", "'w'"},
+                    {"in_lease_id", "gen_random_uuid()"},
+                    {"in_limit", "10"},
+                    {"in_priorities", "'{5,5,5}'"},
+                    {"in_since", "'{-infinity,-infinity,-infinity}'"},
+                    {"in_since_ids", "array_fill('00000000-0000-0000-0000-000000000000'::uuid, '{3}')"},
+                    {"in_wait", "false"}}};
+
+  EXPECT_EQ(state_of(worker, claim.with("in_limit", "NULL")), "FL400");
+  EXPECT_EQ(state_of(worker, claim.with("in_limit", "100000")), "FL400");
+  EXPECT_EQ(state_of(worker, claim.with("in_lease_id", "NULL")), "FL400");
+  EXPECT_EQ(state_of(worker, claim.with("in_worker", "NULL")), "FL400");
+  EXPECT_EQ(state_of(worker, claim.with("in_priorities", "NULL")), "");
+  EXPECT_EQ(counts().available, 2);
+  const auto rows = must(worker.exec({"", claim.sql()}, {}, soon()));
+
+  EXPECT_EQ(rows.rows(), 2);
+  EXPECT_EQ(counts().available, 0);
+  EXPECT_EQ(counts().running, 2);
+}
+
+TEST_F(HostileCallerTest, an_operator_names_each_job_and_a_bucket_that_is_there) {
+  auto owner = connect_as("owner");
+  const Call cancel{"cancel_jobs",
+                    {{"in_bucket", "0::smallint"},
+                     {"in_ids", "'{}'"},
+                     {"in_who", "'me'"},
+                     {"in_reason", "NULL"},
+                     {"in_call_id", "gen_random_uuid()"}}};
+  const Call set{"set_queue_in",
+                 {{"in_bucket", "0::smallint"},
+                  {"in_name", "'mine'"},
+                  {"in_paused", "NULL"},
+                  {"in_running_max", "NULL"},
+                  {"in_lease_ttl_ms", "NULL"},
+                  {"in_attempts_max", "NULL"},
+                  {"in_backoff_base_ms", "NULL"},
+                  {"in_backoff_max_ms", "NULL"},
+                  {"in_retention_ms", "NULL"},
+                  {"in_key_retention_ms", "NULL"}}};
+
+  EXPECT_EQ(state_of(owner, cancel), "");
+  EXPECT_EQ(state_of(owner, cancel.with("in_ids", "'{NULL}'")), "FL400");
+  EXPECT_EQ(state_of(owner, cancel.with("in_ids", "array_fill(gen_random_uuid(), '{100000}')")), "FL400");
+  EXPECT_EQ(state_of(owner, set.with("in_bucket", "7::smallint")), "FL400");
+  EXPECT_EQ(state_of(owner, set.with("in_bucket", "NULL")), "FL400");
+  EXPECT_EQ(state_of(owner, set.with("in_name", "''")), "FL400");
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.queues"), 1);
 }
 
 }  // namespace

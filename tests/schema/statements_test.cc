@@ -1,8 +1,7 @@
-// The rules that let the same statements run on an engine that shards by bucket, read off the files
-// themselves. Every rule is also shown to find a statement that breaks it.
+// The rules that let the same functions and statements run on an engine that shards by bucket, read off the
+// files themselves. Every rule is also shown to find what breaks it.
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -10,6 +9,7 @@
 
 #include <gmock/gmock.h>
 
+#include "schema/sql_text.h"
 #include "support/database.h"
 
 namespace faultline::testing {
@@ -19,211 +19,231 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// ---- Reading SQL
-
-/// The words of a statement in lower case, without comments. A string literal is one word, `'…'`.
-std::vector<std::string> tokens_of(std::string_view sql) {
-  std::vector<std::string> tokens;
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  for (std::size_t at = 0; at < sql.size();) {
-    const char c = sql[at];
-    std::size_t end = at + 1;
-    if (std::isspace(static_cast<unsigned char>(c)) != 0) {
-      at = end;
-      continue;
-    }
-    if (sql.substr(at, 2) == "--") {
-      at = std::min(sql.find('\n', at), sql.size());
-      continue;
-    }
-    if (c == '\'' || c == '"') {
-      end = std::min(sql.find(c, at + 1), sql.size() - 1) + 1;
-    } else if (is_word(c) || c == '$') {
-      while (end < sql.size() && is_word(sql[end])) ++end;
-    } else if (sql.substr(at, 2) == "::") {
-      end = at + 2;
-    }
-    std::string token{sql.substr(at, end - at)};
-    std::ranges::transform(token, token.begin(),
-                           [](unsigned char d) { return static_cast<char>(std::tolower(d)); });
-    tokens.push_back(std::move(token));
-    at = end;
-  }
-  return tokens;
-}
-
-/// A statement as the rules look at it: words, and how deep in parentheses each stands.
-class Statement {
- public:
-  explicit Statement(std::string_view sql) : tokens_(tokens_of(sql)), depths_(tokens_.size()) {
-    int depth = 0;
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (tokens_[i] == ")") --depth;
-      depths_[i] = depth;
-      if (tokens_[i] == "(") ++depth;
-    }
-  }
-
-  [[nodiscard]] std::size_t size() const { return tokens_.size(); }
-  [[nodiscard]] int depth(std::size_t i) const { return depths_[i]; }
-  [[nodiscard]] std::string word(std::size_t i) const { return i < tokens_.size() ? tokens_[i] : ""; }
-  [[nodiscard]] std::string before(std::size_t i, std::size_t by = 1) const {
-    return i >= by ? tokens_[i - by] : "";
-  }
-  [[nodiscard]] bool reads(std::size_t at, const std::vector<std::string>& words) const {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (word(at + i) != words[i]) return false;
-    }
-    return true;
-  }
-  /// Where the query ends that the word at `i` is part of: at its closing parenthesis, or at a UNION.
-  [[nodiscard]] std::size_t end_of_query(std::size_t i) const {
-    for (std::size_t at = i; at < size(); ++at) {
-      if (depths_[at] < depths_[i] || (depths_[at] == depths_[i] && tokens_[at] == "union")) return at;
-    }
-    return size();
-  }
-  /// The words stand in the same query as the word at `i`, behind it, and in no parentheses of their own.
-  [[nodiscard]] bool query_has(std::size_t i, const std::vector<std::string>& words) const {
-    const std::size_t end = end_of_query(i);
-    for (std::size_t at = i; at < end; ++at) {
-      if (depths_[at] == depths_[i] && reads(at, words)) return true;
-    }
-    return false;
-  }
-  /// The parenthesis that the word at `i` stands in, or size() for none.
-  [[nodiscard]] std::size_t opening(std::size_t i) const {
-    for (std::size_t at = i; at-- > 0;) {
-      if (tokens_[at] == "(" && depths_[at] == depths_[i] - 1) return at;
-    }
-    return size();
-  }
-
- private:
-  std::vector<std::string> tokens_;
-  std::vector<int> depths_;
-};
-
-/// A table of Faultline's that a statement names.
-struct TableReference {
-  std::size_t at = 0;
-  std::string table;
-  std::string alias;
-  bool inserted_into = false;
-};
-
-bool is_keyword(const std::string& word) {
-  static const std::set<std::string> keywords{
-      "where", "on",  "set",   "using",  "cross", "join", "left",      "inner",  "order",  "group",
-      "limit", "for", "union", "select", "as",    "from", "returning", "values", "having", "offset"};
-  return word.empty() || keywords.contains(word) || std::isalpha(static_cast<unsigned char>(word[0])) == 0;
-}
-
-std::vector<TableReference> tables_of(const Statement& sql) {
-  std::vector<TableReference> found;
-  for (std::size_t i = 0; i + 2 < sql.size(); ++i) {
-    if (!sql.reads(i, {"faultline", "."}) || sql.before(i) == "::") continue;
-    const bool inserted_into = sql.before(i) == "into";
-    if (sql.word(i + 3) == "(" && !inserted_into) continue;  // a function
-    std::size_t alias = i + 3;
-    if (sql.word(alias) == "as") ++alias;
-    const bool has_alias = !is_keyword(sql.word(alias));
-    found.push_back({.at = i,
-                     .table = sql.word(i + 2),
-                     .alias = has_alias ? sql.word(alias) : sql.word(i + 2),
-                     .inserted_into = inserted_into});
-  }
-  return found;
-}
-
 // ---- The rules. Each says what is wrong, or nothing.
 
 using Problems = std::vector<std::string>;
 
-void check_inserted_bucket(const Statement& sql, const TableReference& reference, Problems& problems) {
+/// How a text names the bucket that it is about.
+struct Bucket {
+  std::vector<std::string> words;
+  std::string name;
+};
+const Bucket kOfStatement{{"$1", "::", "smallint"}, "$1"};
+const Bucket kOfFunction{{"in_bucket"}, "in_bucket"};
+
+std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void check_inserted_bucket(const SqlText& sql, const TableReference& reference, const Bucket& bucket,
+                           Problems& problems) {
   std::size_t list = reference.at;
   while (list < sql.size() && sql.word(list) != "(") ++list;
   std::size_t behind = list + 1;
   while (behind < sql.size() && sql.depth(behind) > sql.depth(list)) ++behind;
   const bool names_it = sql.word(list + 1) == "bucket";
-  const bool gives_it = sql.reads(behind + 1, {"select", "$1", "::", "smallint"}) ||
-                        sql.reads(behind + 1, {"values", "(", "$1", "::", "smallint"});
+  const bool gives_it = sql.reads(behind + 1, joined({"select"}, bucket.words)) ||
+                        sql.reads(behind + 1, joined({"values", "("}, bucket.words));
   if (!names_it || !gives_it)
-    problems.push_back("INSERT INTO " + reference.table + " does not begin with bucket = $1");
+    problems.push_back("INSERT INTO " + reference.table + " does not begin with bucket = " + bucket.name);
   const bool updates = sql.query_has(reference.at, {"do", "update"});
-  if (updates &&
-      !sql.query_has(reference.at, {reference.alias, ".", "bucket", "=", "$1", "::", "smallint"})) {
-    problems.push_back("ON CONFLICT DO UPDATE of " + reference.table + " has no bucket = $1");
+  if (updates && !sql.query_has(reference.at, joined({reference.alias, ".", "bucket", "="}, bucket.words))) {
+    problems.push_back("ON CONFLICT DO UPDATE of " + reference.table + " has no bucket = " + bucket.name);
   }
 }
 
-void check_buckets(const Statement& sql, Problems& problems) {
+void check_buckets(const SqlText& sql, const Bucket& bucket, Problems& problems) {
   for (const TableReference& reference : tables_of(sql)) {
     if (reference.inserted_into) {
-      check_inserted_bucket(sql, reference, problems);
-    } else if (!sql.query_has(reference.at, {reference.alias, ".", "bucket", "=", "$1", "::", "smallint"})) {
-      problems.push_back(reference.table + " (" + reference.alias + ") is used without bucket = $1");
+      check_inserted_bucket(sql, reference, bucket, problems);
+    } else if (!sql.query_has(reference.at, joined({reference.alias, ".", "bucket", "="}, bucket.words))) {
+      problems.push_back(reference.table + " (" + reference.alias +
+                         ") is used without bucket = " + bucket.name);
     }
   }
 }
 
-void check_functions(const Statement& sql, Problems& problems) {
-  static const std::set<std::string> faultline_functions{
-      "clock",          "still_in_time",    "state_after_failure", "backoff",   "shown_state",
-      "prune_finished", "drop_resubmitted", "hold_finished",       "purge_dead"};
-  static const std::set<std::string> never{"clock_timestamp",
-                                           "statement_timestamp",
-                                           "transaction_timestamp",
-                                           "current_timestamp",
-                                           "current_time",
-                                           "current_date",
-                                           "localtimestamp",
-                                           "localtime",
-                                           "timeofday",
-                                           "gen_random_uuid",
-                                           "ctid",
-                                           "xmin",
-                                           "tableoid",
-                                           "setval",
-                                           "nextval"};
-  static const std::set<std::string> never_called{"now", "random"};
+const std::set<std::string>& clocks() {
+  static const std::set<std::string> words{
+      "clock_timestamp",   "statement_timestamp", "transaction_timestamp",
+      "current_timestamp", "current_time",        "current_date",
+      "localtimestamp",    "localtime",           "timeofday"};
+  return words;
+}
+
+/// What no text may use, whatever it is about.
+void check_words(const SqlText& sql, Problems& problems) {
+  static const std::set<std::string> never{"ctid", "xmin", "tableoid", "setval", "nextval"};
   for (std::size_t i = 0; i < sql.size(); ++i) {
     const std::string word = sql.word(i);
     const bool called = sql.word(i + 1) == "(";
-    if (never.contains(word) || (never_called.contains(word) && called))
+    if (never.contains(word) || clocks().contains(word) || (word == "now" && called))
       problems.push_back(word + " is used");
     if (word.starts_with("pg_advisory") || word.starts_with("pg_try_advisory"))
       problems.push_back("an advisory lock");
-    if (called && sql.before(i) == "." && sql.before(i, 2) == "faultline" && sql.before(i, 3) != "into" &&
-        sql.before(i, 3) != "::" && !faultline_functions.contains(word)) {
-      problems.push_back("faultline." + word + "() is not for statements");
-    }
+    if (word == "lock") problems.push_back("LOCK TABLE");
   }
 }
 
-void check_locks(const Statement& sql, Problems& problems) {
+/// A statement that is sent more than once must say the same.
+void check_chance(const SqlText& sql, Problems& problems) {
   for (std::size_t i = 0; i < sql.size(); ++i) {
+    if (sql.word(i) == "gen_random_uuid" || (sql.word(i) == "random" && sql.word(i + 1) == "("))
+      problems.push_back(sql.word(i) + " is used");
+  }
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator{directory}) {
+    if (entry.path().extension() == ".sql") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+std::vector<std::filesystem::path> statement_files() { return files_of(FAULTLINE_SQL_DIR "/statements"); }
+std::vector<std::filesystem::path> function_files() { return files_of(FAULTLINE_SQL_DIR "/functions"); }
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+// ---- Statements
+
+void check_calls(const SqlText& sql, Problems& problems) {
+  static const std::set<std::string> expressions{"clock", "shown_state"};
+  static const std::set<std::string> verbs = [] {
+    std::set<std::string> names;
+    for (const auto& file : function_files()) {
+      if (text_of(file).find("GRANT EXECUTE") != std::string::npos) names.insert(file.stem());
+    }
+    return names;
+  }();
+  for (std::size_t i = 3; i < sql.size(); ++i) {
     const std::string word = sql.word(i);
-    if (word == "lock") problems.push_back("LOCK TABLE");
-    if ((word == "notify" || word == "pg_notify") && !tables_of(sql).empty()) {
-      problems.push_back("NOTIFY inside another statement");
-    }
-    if (!sql.reads(i, {"skip", "locked"})) continue;
-    // Outwards through LATERAL subqueries, to a CTE that is run once.
-    std::size_t open = sql.opening(i);
-    while (open < sql.size() && sql.before(open) == "lateral") open = sql.opening(open);
-    if (open == sql.size() || sql.before(open) != "materialized" || sql.before(open, 2) != "as") {
-      problems.push_back("SKIP LOCKED outside of a MATERIALIZED CTE");
-    }
+    const bool called = sql.word(i + 1) == "(" && sql.before(i) == "." && sql.before(i, 2) == "faultline" &&
+                        sql.before(i, 3) != "into" && sql.before(i, 3) != "::";
+    if (!called || expressions.contains(word)) continue;
+    if (!verbs.contains(word)) problems.push_back("faultline." + word + "() is not for statements");
+    // A verb is delegated whole to the node that owns the bucket: its first argument.
+    if (!sql.reads(i + 2, kOfStatement.words))
+      problems.push_back("faultline." + word + "() is not called with the bucket");
   }
 }
 
 Problems check_statement(std::string_view text) {
-  const Statement sql{text};
+  const SqlText sql{text};
   Problems problems;
-  check_buckets(sql, problems);
-  check_functions(sql, problems);
-  check_locks(sql, problems);
+  check_buckets(sql, kOfStatement, problems);
+  check_words(sql, problems);
+  check_chance(sql, problems);
+  check_calls(sql, problems);
+  for (std::size_t i = 0; i < sql.size(); ++i) {
+    if ((sql.word(i) == "notify" || sql.word(i) == "pg_notify") && !tables_of(sql).empty())
+      problems.push_back("NOTIFY inside another statement");
+    if (sql.reads(i, {"skip", "locked"}))
+      problems.push_back("SKIP LOCKED in a statement: verbs are functions");
+  }
+  return problems;
+}
+
+// ---- Functions
+
+/// SKIP LOCKED where it is run once: at the top, or in a FROM of it, through LATERAL subqueries. As IN (…) or
+/// EXISTS (…) or as a CTE that may be inlined, a subquery may be run again and lock more rows than were asked
+/// for.
+void check_locks(const SqlText& sql, Problems& problems) {
+  for (std::size_t i = 0; i < sql.size(); ++i) {
+    if (sql.reads(i, {"for", "update", "of"}))
+      problems.push_back("FOR UPDATE OF: lock in a subquery of one table");
+    if (!sql.reads(i, {"skip", "locked"})) continue;
+    std::size_t open = sql.opening(i);
+    while (open < sql.size() && (sql.before(open) == "lateral" || sql.before(open) == "from"))
+      open = sql.opening(open);
+    if (open < sql.size()) problems.push_back("SKIP LOCKED in a subquery that may run twice");
+  }
+}
+
+/// The first of these words behind `i` in the same query.
+std::size_t next_of(const SqlText& sql, std::size_t i, const std::set<std::string>& words) {
+  const std::size_t end = sql.end_of_query(i);
+  for (std::size_t at = i + 1; at < end; ++at) {
+    if (sql.depth(at) == sql.depth(i) && words.contains(sql.word(at))) return at;
+  }
+  return end;
+}
+
+void check_writes(const SqlText& sql, Problems& problems) {
+  static const std::set<std::string> unsteady{"interval", "clock",      "clock_now",
+                                              "extract",  "date_trunc", "to_char"};
+  for (std::size_t i = 0; i < sql.size(); ++i) {
+    if (sql.word(i) == "insert" && sql.before(i) == "(" && sql.before(i, 2) == "as")
+      problems.push_back("INSERT inside of a CTE");
+    if (sql.word(i) == "set") {
+      const std::size_t end = next_of(sql, i, {"from", "where", "returning"});
+      for (std::size_t at = i; at < end; ++at) {
+        if (unsteady.contains(sql.word(at))) problems.push_back("SET computes with " + sql.word(at));
+      }
+    }
+    if (sql.word(i) == "values") {
+      const std::size_t end = next_of(sql, i, {"on", "returning"});
+      for (std::size_t at = i; at < end; ++at) {
+        if (sql.word(at) == "select") problems.push_back("VALUES with a subquery");
+      }
+    }
+    if (sql.word(i) == "returning") {
+      for (std::size_t at = i; at < sql.end_of_query(i); ++at) {
+        if (sql.reads(at, {"::", "text"}) && sql.before(at) != "null")
+          problems.push_back("RETURNING casts to text");
+      }
+    }
+  }
+}
+
+/// Rows that a DELETE of the same function took from the same bucket go back as they were.
+bool is_put_back(const SqlText& sql) {
+  return sql.excerpt() == "insert into faultline . jobs select e . * from unnest (";
+}
+
+Problems check_function(const std::string& name, const std::string& text) {
+  Problems problems;
+  const SqlText whole{text};
+  const bool is_verb = text.find("/*verb*/") != std::string::npos;
+  const bool is_granted =
+      text.find("GRANT EXECUTE ON FUNCTION faultline." + name + " TO ") != std::string::npos;
+  const bool has_bucket = text.find("faultline." + name + "(in_bucket smallint") != std::string::npos ||
+                          text.find("faultline." + name + "(\n    in_bucket smallint") != std::string::npos;
+  if (!text.starts_with("-- ")) problems.push_back("does not begin with a comment that says why");
+  if (is_verb && !is_granted) problems.push_back("is a verb that nobody may call");
+  if (!is_verb && is_granted) problems.push_back("may be called, and is no verb");
+  if (!is_verb && text.find("SECURITY DEFINER") != std::string::npos)
+    problems.push_back("has the owner's rights without the settings of a verb");
+
+  const SqlText body{body_of(text)};
+  // Ids carry the moment of their making, and an announcement is none of a job's facts.
+  if (name != "announce" && name != "new_id") check_words(body, problems);
+  if (name != "announce" && (body.has("notify") || body.has("pg_notify")))
+    problems.push_back("NOTIFY beside announce");
+
+  for (const SqlText& sql : inner_statements(body_of(text))) {
+    const auto tables = tables_of(sql);
+    if (tables.empty()) continue;
+    check_chance(sql, problems);
+    check_locks(sql, problems);
+    check_writes(sql, problems);
+    if (has_bucket) {
+      if (!is_put_back(sql)) check_buckets(sql, kOfFunction, problems);
+      continue;
+    }
+    for (const TableReference& reference : tables) {
+      // What every bucket has a row of, to find the bucket.
+      const bool may_be_read = reference.table == "meta" || reference.table == "queues";
+      if (!may_be_read || reference.inserted_into || sql.word(0) == "update" || sql.word(0) == "delete")
+        problems.push_back("uses " + reference.table + " and does not begin with in_bucket");
+    }
+  }
   return problems;
 }
 
@@ -268,7 +288,7 @@ Problems check_header(const std::string& text) {
   Problems problems;
   if (!says_why) problems.push_back("does not begin with a comment that says why");
   std::string code;
-  for (const std::string& token : tokens_of(body)) code += token + " ";
+  for (const Word& word : words_of(body)) code += word.text + " ";
   const std::set<int> used = parameters_in(code);
   const std::set<int> described = described_in(header);
   for (const int number : used) {
@@ -279,20 +299,6 @@ Problems check_header(const std::string& text) {
       problems.push_back("describes $" + std::to_string(number) + " and does not use it");
   }
   return problems;
-}
-
-std::vector<std::filesystem::path> statement_files() {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator{FAULTLINE_STATEMENTS_DIR}) {
-    if (entry.path().extension() == ".sql") files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in{file};
-  return {std::istreambuf_iterator<char>{in}, {}};
 }
 
 // ---- The files
@@ -308,14 +314,23 @@ TEST(StatementsTest, every_statement_file_says_why_and_describes_its_parameters)
     EXPECT_THAT(check_header(text_of(file)), IsEmpty()) << file.filename();
 }
 
-TEST(StatementsTest, the_rules_see_the_tables_of_the_real_statements) {
-  const Statement claim{text_of(std::filesystem::path{FAULTLINE_STATEMENTS_DIR} / "jobs_claim.sql")};
-  std::multiset<std::string> names;
-  for (const TableReference& reference : tables_of(claim))
-    names.insert(reference.table + " " + reference.alias);
+TEST(FunctionsTest, every_function_file_keeps_the_rules_of_a_sharded_engine) {
+  const auto files = function_files();
+  ASSERT_GT(files.size(), 50U);
+  for (const auto& file : files)
+    EXPECT_THAT(check_function(file.stem(), text_of(file)), IsEmpty()) << file.filename();
+}
 
-  EXPECT_EQ(names, (std::multiset<std::string>{"grants grants", "jobs j", "jobs j", "queues q", "tallies t",
-                                               "tallies tallies"}));
+TEST(FunctionsTest, the_rules_see_the_tables_of_the_real_functions) {
+  std::multiset<std::string> names;
+  for (const SqlText& sql :
+       inner_statements(body_of(text_of(FAULTLINE_SQL_DIR "/functions/claim_jobs.sql")))) {
+    for (const TableReference& reference : tables_of(sql))
+      names.insert(reference.table + " " + reference.alias);
+  }
+
+  EXPECT_EQ(names, (std::multiset<std::string>{"grants g", "jobs j", "jobs j", "queues q", "queues q",
+                                               "queues q", "queues q", "tallies t", "tallies tallies"}));
 }
 
 // ---- Statements that break the rules
@@ -376,7 +391,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"a_clock_of_its_own", "SELECT clock_timestamp()", "clock_timestamp"},
         BadStatement{"the_clock_of_the_transaction", "SELECT NOW()", "now is used"},
         BadStatement{"the_clock_without_parentheses", "SELECT CURRENT_TIMESTAMP", "current_timestamp"},
-        BadStatement{"the_clock_that_is_not_stable", "SELECT faultline.clock_now()", "faultline.clock_now()"},
+        BadStatement{"a_function_that_verbs_call", "SELECT faultline.clock_now()", "is not for statements"},
+        BadStatement{"a_verb_of_another_bucket",
+                     "SELECT * FROM faultline.prune_jobs(0::smallint, $2::bigint)",
+                     "is not called with the bucket"},
         BadStatement{"a_random_uuid", "SELECT gen_random_uuid()", "gen_random_uuid"},
         BadStatement{"a_random_number", "SELECT random()", "random is used"},
         BadStatement{"ctid", "DELETE FROM faultline.jobs j WHERE j.bucket = $1::smallint AND j.ctid = $2",
@@ -387,23 +405,152 @@ INSTANTIATE_TEST_SUITE_P(
             "a_notify_for_every_job",
             "SELECT pg_notify('jobs', j.id::text) FROM faultline.jobs j WHERE j.bucket = $1::smallint",
             "NOTIFY"},
-        BadStatement{
-            "skip_locked_in_a_subquery",
-            "UPDATE faultline.jobs j SET state = 'running' WHERE j.bucket = $1::smallint AND j.id IN ("
-            "SELECT t.id FROM faultline.jobs t WHERE t.bucket = $1::smallint LIMIT 1 FOR UPDATE SKIP LOCKED)",
-            "SKIP LOCKED"},
-        BadStatement{"skip_locked_in_a_cte_that_may_be_inlined",
-                     "WITH due AS (SELECT j.id FROM faultline.jobs j WHERE j.bucket = $1::smallint"
-                     " FOR UPDATE SKIP LOCKED) SELECT 1 FROM due",
+        BadStatement{"skip_locked",
+                     "SELECT j.id FROM faultline.jobs j WHERE j.bucket = $1::smallint FOR UPDATE SKIP LOCKED",
                      "SKIP LOCKED"}),
     [](const auto& test) { return test.param.name; });
 
-TEST(StatementRulesTest, a_good_statement_is_let_through) {
-  EXPECT_THAT(check_statement("WITH due AS MATERIALIZED (SELECT x.id FROM room CROSS JOIN LATERAL ("
-                              "SELECT j.id FROM faultline.jobs AS j WHERE j.bucket = $1::smallint LIMIT 1"
-                              " FOR UPDATE SKIP LOCKED) AS x)"
-                              " SELECT faultline.clock() AS now, 'now()' FROM due -- random()"),
+/// A verb that consists of these statements.
+std::string verb_of(const std::string& statements) {
+  return "-- A reason for this function to be.\n"
+         "CREATE OR REPLACE FUNCTION faultline.f(in_bucket smallint, in_id uuid) RETURNS void\n    "
+         "/*verb*/\n    AS $$\n"
+         "BEGIN\n" +
+         statements + "\nEND\n$$;\nGRANT EXECUTE ON FUNCTION faultline.f TO faultline_owner;\n";
+}
+
+class FunctionRulesTest : public ::testing::TestWithParam<BadStatement> {};
+
+TEST_P(FunctionRulesTest, a_function_that_breaks_a_rule_is_found) {
+  EXPECT_THAT(check_function("f", verb_of(GetParam().sql)), Contains(HasSubstr(GetParam().problem)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Bad, FunctionRulesTest,
+    ::testing::Values(
+        BadStatement{"a_table_without_a_bucket", "PERFORM FROM faultline.jobs j WHERE j.id = in_id;",
+                     "jobs (j)"},
+        BadStatement{"a_bucket_in_the_next_statement",
+                     "DELETE FROM faultline.jobs j WHERE j.id = in_id;"
+                     " PERFORM FROM faultline.jobs j WHERE j.bucket = in_bucket;",
+                     "jobs (j)"},
+        BadStatement{"a_bucket_that_is_joined_and_not_given",
+                     "PERFORM FROM faultline.jobs j JOIN faultline.queues q ON q.bucket = j.bucket"
+                     " WHERE j.bucket = in_bucket;",
+                     "queues (q)"},
+        BadStatement{"a_condition_without_a_bucket",
+                     "IF EXISTS (SELECT FROM faultline.jobs j WHERE j.id = in_id) THEN RETURN; END IF;",
+                     "jobs (j)"},
+        BadStatement{"a_loop_without_a_bucket",
+                     "FOR one IN SELECT j.id FROM faultline.jobs j LOOP PERFORM 1; END LOOP;", "jobs (j)"},
+        BadStatement{"an_assignment_without_a_bucket", "ids := ARRAY(SELECT j.id FROM faultline.jobs j);",
+                     "jobs (j)"},
+        BadStatement{
+            "an_insert_whose_bucket_comes_from_a_row",
+            "INSERT INTO faultline.tallies (bucket, queue) SELECT d.bucket, d.queue FROM unnest(rows) AS d;",
+            "INSERT INTO tallies"},
+        BadStatement{"an_insert_without_a_bucket",
+                     "INSERT INTO faultline.tallies (queue, bucket) VALUES ('q', in_bucket);",
+                     "INSERT INTO tallies"},
+        BadStatement{"an_insert_of_whole_rows",
+                     "INSERT INTO faultline.ledger SELECT e.* FROM unnest(rows) AS e;", "INSERT INTO ledger"},
+        BadStatement{"an_upsert_without_a_bucket",
+                     "INSERT INTO faultline.queues AS q (bucket, name) VALUES (in_bucket, 'q')"
+                     " ON CONFLICT (bucket, name) DO UPDATE SET paused = true;",
+                     "ON CONFLICT DO UPDATE of queues"},
+        BadStatement{
+            "an_insert_in_a_cte",
+            "WITH made AS (INSERT INTO faultline.tallies (bucket, queue) VALUES (in_bucket, 'q') RETURNING 1)"
+            " SELECT count(*) INTO n FROM made;",
+            "INSERT inside of a CTE"},
+        BadStatement{
+            "an_update_that_computes_times",
+            "UPDATE faultline.jobs j SET run_at = j.run_at + interval '1 second' WHERE j.bucket = in_bucket;",
+            "SET computes with interval"},
+        BadStatement{"an_update_that_asks_the_clock",
+                     "UPDATE faultline.jobs j SET run_at = faultline.clock() WHERE j.bucket = in_bucket;",
+                     "SET computes with clock"},
+        BadStatement{
+            "an_upsert_that_computes_times",
+            "INSERT INTO faultline.queues AS q (bucket, name) VALUES (in_bucket, 'q') ON CONFLICT (bucket, "
+            "name)"
+            " DO UPDATE SET updated_at = q.updated_at + interval '1 second' WHERE q.bucket = in_bucket;",
+            "SET computes with interval"},
+        BadStatement{
+            "an_enum_as_text",
+            "RETURN QUERY DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket RETURNING j.state::text;",
+            "RETURNING casts"},
+        BadStatement{"a_subquery_in_values",
+                     "INSERT INTO faultline.tallies (bucket, queue) VALUES (in_bucket, (SELECT q.name FROM"
+                     " faultline.queues q WHERE q.bucket = in_bucket LIMIT 1));",
+                     "VALUES with a subquery"},
+        BadStatement{"for_update_of",
+                     "PERFORM FROM faultline.jobs j CROSS JOIN unnest(ids) AS u WHERE j.bucket = in_bucket "
+                     "FOR UPDATE OF j;",
+                     "FOR UPDATE OF"},
+        BadStatement{"skip_locked_in_a_condition",
+                     "UPDATE faultline.jobs j SET state = 'running' WHERE j.bucket = in_bucket AND j.id IN "
+                     "(SELECT t.id FROM"
+                     " faultline.jobs t WHERE t.bucket = in_bucket LIMIT 1 FOR UPDATE SKIP LOCKED);",
+                     "SKIP LOCKED"},
+        BadStatement{"skip_locked_in_a_cte",
+                     "WITH due AS (SELECT j.id FROM faultline.jobs j WHERE j.bucket = in_bucket FOR UPDATE "
+                     "SKIP LOCKED)"
+                     " SELECT count(*) INTO n FROM due;",
+                     "SKIP LOCKED"},
+        BadStatement{"a_notify", "PERFORM pg_notify('faultline_jobs', 'q');", "NOTIFY"},
+        BadStatement{"a_clock_of_its_own", "time_now := clock_timestamp();", "clock_timestamp"},
+        BadStatement{"the_clock_of_the_transaction", "time_now := now();", "now is used"},
+        BadStatement{"a_random_uuid",
+                     "UPDATE faultline.jobs j SET lease_id = gen_random_uuid() WHERE j.bucket = in_bucket;",
+                     "gen_random_uuid"},
+        BadStatement{"ctid", "DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.ctid = place;",
+                     "ctid"},
+        BadStatement{"an_advisory_lock", "PERFORM pg_advisory_xact_lock(1);", "advisory"},
+        BadStatement{"a_table_lock", "LOCK TABLE faultline.jobs;", "LOCK TABLE"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(FunctionRulesTest, what_a_function_is_declared_as_is_looked_at) {
+  const auto changed = [](const std::string& from, const std::string& to) {
+    std::string text = verb_of("PERFORM FROM faultline.jobs j WHERE j.bucket = in_bucket;");
+    text.replace(text.find(from), from.size(), to);
+    return check_function("f", text);
+  };
+
+  EXPECT_THAT(changed("-- A reason for this function to be.\n", ""), Contains(HasSubstr("says why")));
+  EXPECT_THAT(changed("GRANT EXECUTE ON FUNCTION faultline.f TO faultline_owner;", ""),
+              Contains(HasSubstr("nobody may call")));
+  EXPECT_THAT(changed("/*verb*/", "LANGUAGE plpgsql"), Contains(HasSubstr("no verb")));
+  EXPECT_THAT(changed("/*verb*/", "LANGUAGE plpgsql SECURITY DEFINER"),
+              Contains(HasSubstr("the owner's rights")));
+  EXPECT_THAT(changed("in_bucket smallint, in_id uuid", "in_id uuid"),
+              Contains("uses jobs and does not begin with in_bucket"));
+}
+
+TEST(FunctionRulesTest, a_good_function_is_let_through) {
+  EXPECT_THAT(check_function("f", verb_of(R"sql(
+    -- Not now().
+    IF EXISTS (SELECT FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = in_id) THEN
+        time_now := faultline.clock_now() + CASE WHEN true THEN interval '1 second' END;
+    END IF;
+    SELECT array_agg(due.id) INTO ids
+      FROM (SELECT x.id FROM unnest(in_ids) AS u(id) CROSS JOIN LATERAL (
+                   SELECT j.id FROM faultline.jobs AS j WHERE j.bucket = in_bucket AND j.id = u.id LIMIT 1
+                      FOR UPDATE SKIP LOCKED) AS x
+             LIMIT 1) AS due;
+    INSERT INTO faultline.grants AS g (bucket, lease_id) VALUES (in_bucket, in_id)
+    ON CONFLICT (bucket, lease_id) DO UPDATE SET check_at = time_now WHERE g.bucket = in_bucket;
+    WITH taken AS (DELETE FROM faultline.tallies t WHERE t.bucket = in_bucket RETURNING t.queue, NULL::text)
+    SELECT count(*) INTO n FROM taken;)sql")),
               IsEmpty());
+}
+
+TEST(StatementRulesTest, a_good_statement_is_let_through) {
+  EXPECT_THAT(
+      check_statement("WITH due AS MATERIALIZED (SELECT x.id FROM room CROSS JOIN LATERAL ("
+                      "SELECT j.id FROM faultline.jobs AS j WHERE j.bucket = $1::smallint LIMIT 1) AS x)"
+                      " SELECT faultline.clock() AS now, 'now()' FROM due -- random()"),
+      IsEmpty());
   EXPECT_THAT(check_statement("NOTIFY faultline"), IsEmpty());
 }
 
@@ -435,12 +582,12 @@ class SchemaRulesTest : public ::testing::Test {
       "SELECT c.relname::text FROM pg_index i"
       "  JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid"
       "  LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = i.indkey[0]"
-      " WHERE t.relnamespace = 'faultline'::regnamespace AND t.relname <> 'migrations'"
+      " WHERE t.relnamespace = 'faultline'::regnamespace AND t.relname NOT IN ('migrations', 'functions')"
       "   AND a.attname IS DISTINCT FROM 'bucket'";
   static constexpr std::string_view kTablesWithoutBucket =
       "SELECT t.relname::text FROM pg_class t"
       " WHERE t.relnamespace = 'faultline'::regnamespace AND t.relkind IN ('r', 'p', 'v', 'm')"
-      "   AND t.relname <> 'migrations' AND NOT EXISTS ("
+      "   AND t.relname NOT IN ('migrations', 'functions') AND NOT EXISTS ("
       "       SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = 'bucket' AND a.attnotnull)"
       "   AND t.relkind <> 'v'";
   static constexpr std::string_view kTriggers =

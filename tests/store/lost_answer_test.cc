@@ -75,7 +75,7 @@ TEST_F(LostAnswerTest, a_first_sending_that_its_repeat_has_overtaken_is_no_stale
     SCOPED_TRACE(to_string(outcome.kind));
     const JobId id = enqueue();
     const Settlement settlement{.lease = claim_one("A").lease, .outcome = outcome};
-    ASSERT_TRUE(must(store_.settle({&settlement, 1}, /*resent=*/true)).at(0).committed());
+    ASSERT_TRUE(must(store_.settle({&settlement, 1})).at(0).committed());
 
     EXPECT_TRUE(must(store_.settle({&settlement, 1})).at(0).committed());
 
@@ -88,7 +88,7 @@ TEST_F(LostAnswerTest, a_first_sending_that_its_repeat_has_overtaken_is_no_stale
 TEST_F(LostAnswerTest, another_outcome_after_a_repeated_one_is_a_stale_write) {
   enqueue();
   const Settlement done{.lease = claim_one("A").lease, .outcome = Outcome::success("r")};
-  ASSERT_TRUE(must(store_.settle({&done, 1}, /*resent=*/true)).at(0).committed());
+  ASSERT_TRUE(must(store_.settle({&done, 1})).at(0).committed());
   const Settlement other{.lease = done.lease, .outcome = Outcome::failure("f")};
 
   EXPECT_EQ(must(store_.settle({&other, 1})).at(0).stale.reason, StaleReason::already_settled);
@@ -130,7 +130,8 @@ TEST_F(LostAnswerTest, a_batch_with_stale_leases_whose_answer_is_lost_is_told_ap
   EXPECT_TRUE(verdicts[2].committed());
   EXPECT_EQ(verdicts[3].stale.reason, StaleReason::token_mismatch);
   EXPECT_EQ(ledger_rows(), 3);
-  EXPECT_EQ(evidence_rows(), 2);
+  // Both sendings arrived, and what was refused was refused twice.
+  EXPECT_EQ(evidence_rows(), 4);
 }
 
 TEST_F(LostAnswerTest, an_exchange_whose_answer_is_lost_settles_once_and_loses_no_job) {
@@ -173,31 +174,43 @@ TEST_F(LostAnswerTest, an_enqueue_whose_answer_or_request_is_lost_adds_its_jobs_
   }
 }
 
-TEST_F(LostAnswerTest, a_large_batch_is_added_once_wherever_its_copy_is_cut) {
-  constexpr std::int64_t kJobs = 600;
-  std::int64_t expected = 0;
-  for (const char message : {'S', 'Q', 'c'}) {
-    for (int nth = 1; nth <= 4; ++nth) {
-      for (const Lost lost : {Lost::answer, Lost::request}) {
-        if (lost == Lost::answer && message != 'S')
-          continue;  // the others are answered in the middle of a COPY
-        SCOPED_TRACE(std::string{message} + std::to_string(nth) +
-                     (lost == Lost::answer ? " answer" : " request"));
-        lose(lost, message, nth);
+TEST_F(LostAnswerTest, a_large_batch_of_several_calls_is_added_once) {
+  constexpr std::int64_t kJobs = 2'600;
+  must(far_.enqueue({.kind = "the queue is known from now on"}));
+  std::int64_t expected = 1;
+  for (const Lost lost : {Lost::answer, Lost::request}) {
+    SCOPED_TRACE(lost == Lost::answer ? "answer" : "request");
+    lose(lost);
 
-        const auto answers = must(far_.enqueue(std::vector<NewJob>(kJobs, NewJob{.kind = "k"})));
+    const auto answers = must(far_.enqueue(std::vector<NewJob>(kJobs, NewJob{.kind = "k"})));
 
-        expected += kJobs;
-        EXPECT_EQ(live_jobs(), expected);
-        EXPECT_EQ(counts().available, expected);
-        std::set<JobId> ids;
-        for (const Submission& answer : answers) ids.insert(answer.job);
-        EXPECT_EQ(ids.size(), static_cast<std::size_t>(kJobs));
-        proxy_.cut_after('S', 1'000'000);  // what was not reached is called off
-      }
-    }
+    expected += kJobs;
+    EXPECT_EQ(live_jobs(), expected);
+    EXPECT_EQ(counts().available, expected);
+    std::set<JobId> ids;
+    for (const Submission& answer : answers) ids.insert(answer.job);
+    EXPECT_EQ(ids.size(), static_cast<std::size_t>(kJobs));
   }
-  EXPECT_GT(proxy_.cuts(), 4);
+  EXPECT_EQ(proxy_.cuts(), 2);
+}
+
+TEST_F(LostAnswerTest, a_stream_whose_commit_is_cut_off_is_there_whole_or_not_at_all) {
+  for (const Lost lost : {Lost::answer, Lost::request}) {
+    must(far_.now());
+    const std::int64_t before = live_jobs();
+    int left = 2'600;
+    const auto next = [&]() -> std::optional<NewJob> {
+      // The last message of the stream is its COMMIT.
+      if (left == 1) lose(lost, 'S', 2);
+      return left-- > 0 ? std::optional{NewJob{.kind = "k"}} : std::nullopt;
+    };
+
+    EXPECT_EQ(far_.enqueue_bulk(next).error().code, ErrorCode::outcome_unknown);
+
+    // A request whose last message is missing may have been carried out all the same.
+    const std::int64_t added = live_jobs() - before;
+    EXPECT_TRUE(added == 2'600 || (lost == Lost::request && added == 0)) << added;
+  }
 }
 
 /// The second statement that adds jobs waits until the test lets it go on.
@@ -205,9 +218,9 @@ class LateRetryTest : public LostAnswerTest {
  protected:
   LateRetryTest() {
     script(
-        "CREATE SEQUENCE inserts;"
-        "CREATE FUNCTION wait_from_the_second_on() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        "  IF nextval('inserts') > 1 THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); END IF;"
+        "CREATE SEQUENCE public.inserts;"
+        "CREATE FUNCTION wait_from_the_second_on() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN"
+        "  IF nextval('public.inserts') > 1 THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); END IF;"
         "  RETURN NULL; END $$;"
         "CREATE TRIGGER wait BEFORE INSERT ON faultline.jobs FOR EACH STATEMENT"
         "  EXECUTE FUNCTION wait_from_the_second_on()");
@@ -216,7 +229,7 @@ class LateRetryTest : public LostAnswerTest {
   /// Cuts the nth Sync of an enqueue, and has all jobs that it added run and finished before it is sent
   /// again. Returns how many these were.
   std::size_t finish_before_the_retry(std::size_t jobs, int nth) {
-    script("SELECT setval('inserts', 1, false); SELECT pg_advisory_lock(1)");
+    script("SELECT setval('public.inserts', 1, false); SELECT pg_advisory_lock(1)");
     lose(Lost::answer, 'S', nth);
     std::atomic<bool> answered = false;
     std::vector<Submission> answers;
@@ -250,31 +263,12 @@ TEST_F(LateRetryTest, a_job_that_ran_and_finished_before_the_enqueue_was_sent_ag
   complete(claim_one("A").lease);
 
   EXPECT_EQ(finish_before_the_retry(3, 1), 3U);
+  EXPECT_EQ(finish_before_the_retry(600, 1), 600U);
 
   EXPECT_EQ(live_jobs(), 0);
-  EXPECT_EQ(ledger_rows(), 4);
+  EXPECT_EQ(ledger_rows(), 604);
   EXPECT_EQ(counts().available, 0);
-  EXPECT_EQ(counts().succeeded, 4);
-}
-
-TEST_F(LateRetryTest, the_same_holds_for_a_large_batch_wherever_its_copy_is_cut) {
-  constexpr std::size_t kJobs = 600;
-  std::size_t finished = 0;
-  for (int nth = 1; nth <= 4; ++nth) {
-    SCOPED_TRACE(nth);
-    const std::size_t now = finish_before_the_retry(kJobs, nth);
-    finished += now;
-    if (now == 0) {
-      std::vector<Settlement> rest;
-      for (const ClaimedJob& claimed : claim("A", 1'000)) rest.push_back({.lease = claimed.lease});
-      EXPECT_EQ(rest.size(), kJobs);
-      must(store_.settle(rest));
-    }
-    EXPECT_EQ(live_jobs(), 0);
-    EXPECT_EQ(ledger_rows(), static_cast<std::int64_t>(kJobs) * nth);
-    EXPECT_EQ(counts().available, 0);
-  }
-  EXPECT_GT(finished, 0U) << "no cut fell between the commit and its answer";
+  EXPECT_EQ(counts().succeeded, 604);
 }
 
 TEST_F(LostAnswerTest, a_claim_whose_answer_is_lost_leaves_its_job_to_nobody_until_the_lease_runs_out) {

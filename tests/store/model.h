@@ -48,7 +48,8 @@ class Model {
     bool purged = false;
     std::optional<Lease> lease{};
     DatabaseTime expires_at{};
-    DatabaseTime claimed_at{};
+    ms granted_ttl{};
+  DatabaseTime claimed_at{};
     std::map<std::int64_t, std::pair<std::optional<Uuid>, std::string>>
         ended{};  // by token: lease id, outcome
     std::map<std::string, EffectModel> effects{};
@@ -118,7 +119,8 @@ class Model {
     ++job.attempt;
     job.lease = lease;
     job.claimed_at = now_;
-    job.expires_at = now_ + ttl_of(job);
+    job.granted_ttl = ttl_of(job);
+    job.expires_at = now_ + job.granted_ttl;
     if (job.spec.run_max) job.expires_at = std::min(job.expires_at, now_ + *job.spec.run_max);
   }
 
@@ -150,14 +152,23 @@ class Model {
   std::optional<StaleReason> settle(const Lease& lease, const Outcome& outcome) {
     using Kind = Outcome::Kind;
     const bool cancels = outcome.kind == Kind::cancelled;
+    // The same again is told the same, and changes nothing.
+    if (const auto before = settled_.find({lease.job, lease.token.value, lease.lease_id});
+        before != settled_.end() && jobs_.contains(lease.job) && before->second.kind == outcome.kind &&
+        before->second.result == outcome.result &&
+        (before->second.error == outcome.error || (cancels && !outcome.error))) {
+      return std::nullopt;
+    }
     const auto reason = write(lease, cancels ? OfCancelled::allowed : OfCancelled::refused);
     if (reason) {
       // The worker is done with a job that is to be cancelled: that ends it.
       if (*reason == StaleReason::cancelled && jobs_.at(lease.job).state == JobState::running) {
         end_attempt(jobs_.at(lease.job), "cancelled", JobState::cancelled);
+        settled_[{lease.job, lease.token.value, lease.lease_id}] = {.kind = Kind::cancelled};
       }
       return reason;
     }
+    settled_[{lease.job, lease.token.value, lease.lease_id}] = outcome;
     JobModel& job = jobs_.at(lease.job);
     switch (outcome.kind) {
       case Kind::succeeded:
@@ -186,7 +197,7 @@ class Model {
   DatabaseTime renew(const Lease& lease, std::optional<ms> extend) {
     JobModel& job = jobs_.at(lease.job);
     if (job.cancel_requested) return job.expires_at;
-    DatabaseTime wanted = now_ + extend.value_or(ttl_of(job));
+    DatabaseTime wanted = now_ + extend.value_or(job.granted_ttl);
     if (job.spec.run_max) wanted = std::min(wanted, job.claimed_at + *job.spec.run_max);
     job.expires_at = std::max(job.expires_at, wanted);
     return job.expires_at;
@@ -315,6 +326,8 @@ class Model {
   std::map<std::string, QueueModel> queues_;
   std::map<JobId, JobModel> jobs_;
   std::map<std::pair<std::string, std::string>, KeyModel> keys_;
+  /// What was settled, by job, token and lease id.
+  std::map<std::tuple<JobId, std::int64_t, Uuid>, Outcome> settled_;
   std::size_t stale_writes_ = 0;
 };
 

@@ -517,8 +517,8 @@ TEST_F(TransactionTest, heartbeats_and_progress_pass_while_a_body_runs) {
 
 TEST_F(TransactionTest, the_body_is_planned_as_the_database_says_and_the_settlement_as_the_store_says) {
   script(
-      "CREATE TABLE seen (seqscan text, plan_mode text, durable text);"
-      "CREATE FUNCTION note_settings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES ("
+      "CREATE TABLE public.seen (seqscan text, plan_mode text, durable text);"
+      "CREATE FUNCTION note_settings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES ("
       " current_setting('enable_seqscan'), current_setting('plan_cache_mode'),"
       " current_setting('synchronous_commit')); RETURN NULL; END $$;"
       "CREATE TRIGGER note BEFORE DELETE ON faultline.jobs FOR EACH STATEMENT EXECUTE FUNCTION "
@@ -722,8 +722,8 @@ TEST_F(LostTransactionTest, a_commit_whose_fate_cannot_be_asked_for_is_unknown_a
         script(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
             " AND application_name = 'far' AND state = 'idle'");
-        // The settlement is sent first: its settings, the transaction's number, the statement that settles.
-        arrives ? proxy_.cut_after('S', 2) : proxy_.cut_before('P', 4);
+        // The settlement is sent first: the transaction's number, the statement that settles.
+        arrives ? proxy_.cut_after('S', 2) : proxy_.cut_before('P', 3);
         return Outcome::success("r");
       }));
     }

@@ -50,8 +50,8 @@ struct EffectKey {
   Lease lease;
   std::string key;
   /// Names the call that announces the effect: the same call sent again is told the same, another one is not.
-  /// `forget_effects` takes back what this call announced. Nil: a new call; for `forget_effects`, whatever was
-  /// announced under the lease.
+  /// `forget_effects` takes back what this call announced. Nil: a new call; for `forget_effects`, whatever
+  /// was announced under the lease.
   Uuid call{};
 };
 
@@ -194,8 +194,9 @@ class Store {
   /// Folds the counters together; worth doing now and then.
   [[nodiscard]] Expected<void> fold_counts();
 
-  // Operating. `call` names a call: whoever sends it again, because the answer was lost, gives the same name and
-  // is told the same, and nothing is done twice. Nil: a call that is not sent again, but by the store itself.
+  // Operating. `call` names a call: whoever sends it again, because the answer was lost, gives the same name
+  // and is told the same, and nothing is done twice. Nil: a call that is not sent again, but by the store
+  // itself.
 
   [[nodiscard]] Expected<std::vector<CancelStatus>> cancel(std::span<const JobId> jobs, std::string_view who,
                                                            std::string_view reason, Uuid call = {});

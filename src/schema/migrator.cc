@@ -80,7 +80,7 @@ MigrateError from_database(const pg::Error& error) {
 
 /// What a database has.
 struct Applied {
-  std::map<int, std::string> checksums;               ///< of the migrations, by version
+  std::map<int, std::string> checksums;                       ///< of the migrations, by version
   std::map<std::string, std::string, std::less<>> functions;  ///< their checksums, by name
   /// The oldest version that the schema serves; read only where the schema is newer than this program.
   int speaks_from = 0;
@@ -96,14 +96,15 @@ const sql::Migration* next_missing(const Applied& applied) {
   return missing == sql::kMigrations.end() ? nullptr : &*missing;
 }
 
-/// The functions whose bodies are not this program's, or which are not there. A newer schema keeps its own: they
-/// serve this program, or it is refused.
+/// The functions whose bodies are not this program's, or which are not there. A newer schema keeps its own:
+/// they serve this program, or it is refused.
 std::vector<const sql::Function*> outdated_functions(const Applied& applied) {
   std::vector<const sql::Function*> outdated;
   if (applied.newest() > version_of_program()) return outdated;
   for (const sql::Function& function : sql::kFunctions) {
     const auto found = applied.functions.find(function.name);
-    if (found == applied.functions.end() || found->second != checksum(function)) outdated.push_back(&function);
+    if (found == applied.functions.end() || found->second != checksum(function))
+      outdated.push_back(&function);
   }
   return outdated;
 }
@@ -166,12 +167,13 @@ pg::Expected<Applied> read_applied(pg::Connection& connection, Deadline deadline
 
 /// The settings that a migration runs with, until the end of its transaction.
 std::vector<std::pair<std::string, std::string>> settings_of(const MigrateOptions& options) {
-  return {{"lock_timeout", std::to_string(options.lock_timeout.count())},
-          {"faultline.buckets", std::to_string(options.buckets)},
-          // What was migrated is on disk, whatever the database's default is: a program may rely on it at once.
-          {"synchronous_commit", "on"},
-          // A function may call one that is made after it.
-          {"check_function_bodies", "off"}};
+  return {
+      {"lock_timeout", std::to_string(options.lock_timeout.count())},
+      {"faultline.buckets", std::to_string(options.buckets)},
+      // What was migrated is on disk, whatever the database's default is: a program may rely on it at once.
+      {"synchronous_commit", "on"},
+      // A function may call one that is made after it.
+      {"check_function_bodies", "off"}};
 }
 
 pg::Expected<void> set_local(pg::Connection& connection, const MigrateOptions& options, Deadline deadline) {
@@ -193,8 +195,8 @@ pg::Expected<Applied> read_applied_shortly(pg::Connection& connection, const Mig
   return applied;
 }
 
-/// One transaction of a migrator, when it is its turn: `step` gets what the database has. Nothing of it stays if the
-/// schema is refused, or if `step` has nothing to do.
+/// One transaction of a migrator, when it is its turn: `step` gets what the database has. Nothing of it stays
+/// if the schema is refused, or if `step` has nothing to do.
 template <class Step>
 auto in_turn(pg::Connection& connection, const MigrateOptions& options, std::optional<MigrateError>& refusal,
              Deadline deadline, const Step& step) -> decltype(step(Applied{})) {
@@ -258,9 +260,8 @@ pg::Expected<std::size_t> replace_functions(pg::Connection& connection, const Mi
                    for (const sql::Function* function : outdated) {
                      if (auto made = connection.exec_script(function->sql, deadline); !made)
                        return std::unexpected(std::move(made.error()));
-                     auto recorded =
-                         connection.exec(kRecordFunction,
-                                         Params{}.add(function->name).add(checksum(*function)), deadline);
+                     auto recorded = connection.exec(
+                         kRecordFunction, Params{}.add(function->name).add(checksum(*function)), deadline);
                      if (!recorded) return std::unexpected(std::move(recorded.error()));
                    }
                    if (outdated.empty()) return 0;
@@ -316,8 +317,9 @@ std::string dry_run_sql(const Applied& applied, const MigrateOptions& options) {
   for (const sql::Function* function : outdated) {
     const std::string name{function->name};
     const std::string sum = checksum(*function);
-    text += std::string{function->sql} + "\nINSERT INTO faultline.functions AS f (name, checksum) VALUES ('" + name +
-            "', '" + sum + "')\n    ON CONFLICT (name) DO UPDATE SET checksum = '" + sum + "', applied_at = now();\n";
+    text += std::string{function->sql} + "\nINSERT INTO faultline.functions AS f (name, checksum) VALUES ('" +
+            name + "', '" + sum + "')\n    ON CONFLICT (name) DO UPDATE SET checksum = '" + sum +
+            "', applied_at = now();\n";
   }
   return text + std::string{kRevokeFromPublic} + ";\nCOMMIT;\n";
 }
@@ -377,11 +379,10 @@ std::expected<int, MigrateError> check(pg::Connection& connection, Deadline dead
     const auto missing = std::ranges::find_if(
         sql::kFunctions, [&](const sql::Function& f) { return !applied->functions.contains(f.name); });
     if (missing == sql::kFunctions.end()) return applied->newest();
-    return std::unexpected(
-        MigrateError{.code = MigrateError::Code::older_schema,
-                     .message = "the database lacks the function faultline." + std::string{missing->name} +
-                                ", which this program calls",
-                     .hint = "run `faultline migrate` on it"});
+    return std::unexpected(MigrateError{.code = MigrateError::Code::older_schema,
+                                        .message = "the database lacks the function faultline." +
+                                                   std::string{missing->name} + ", which this program calls",
+                                        .hint = "run `faultline migrate` on it"});
   }
   return std::unexpected(MigrateError{
       .code = MigrateError::Code::older_schema,

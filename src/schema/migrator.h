@@ -30,7 +30,7 @@ struct MigrateReport {
   int version_after = 0;
   std::vector<AppliedMigration> applied;
   std::size_t functions_replaced = 0;  ///< made, or given this program's body
-  std::string sql;  ///< of a dry run: what it would execute
+  std::string sql;                     ///< of a dry run: what it would execute
 };
 
 struct MigrateError {
@@ -54,14 +54,16 @@ struct MigrateError {
 
 /// Brings the database to the version of this program, each migration in a transaction of its own.
 /// Any number of migrators may run at the same time: one works, the others wait and find it done. Then the
-/// functions get this program's bodies, those that have another text, all in one transaction; programs that run
-/// meanwhile call the old ones until then. A newer schema that still serves this program is left as it is.
+/// functions get this program's bodies, those that have another text, all in one transaction; programs that
+/// run meanwhile call the old ones until then. A newer schema that still serves this program is left as it
+/// is.
 [[nodiscard]] std::expected<MigrateReport, MigrateError> migrate(pg::Connection& connection,
                                                                  const MigrateOptions& options,
                                                                  Deadline deadline);
 
 /// Refuses a database whose schema is older than this program, or newer and no longer serves it
-/// (`meta.speaks_from`), or lacks a function that this program calls, and says what to do. Returns the schema's version.
+/// (`meta.speaks_from`), or lacks a function that this program calls, and says what to do. Returns the
+/// schema's version.
 [[nodiscard]] std::expected<int, MigrateError> check(pg::Connection& connection, Deadline deadline);
 
 }  // namespace faultline::schema

@@ -21,8 +21,8 @@ std::vector<Status> in_order(std::span<const JobId> jobs, const std::map<JobId, 
   return statuses;
 }
 
-/// Runs an operator's verb bucket by bucket and reads the status of each job. A verb that is sent again, because its
-/// answer was lost, names the same call, and so is told what it did.
+/// Runs an operator's verb bucket by bucket and reads the status of each job. A verb that is sent again,
+/// because its answer was lost, names the same call, and so is told what it did.
 template <class Status, class Parse, class Add>
 Expected<std::vector<Status>> act(Backend& backend, std::span<const JobId> jobs, const pg::Statement& verb,
                                   const Add& add, const Parse& parse, Status otherwise, Deadline deadline,

@@ -8,9 +8,11 @@ namespace faultline::store {
                                                          std::string_view who, std::string_view reason,
                                                          Uuid call, Deadline deadline);
 [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(Backend& backend, std::span<const JobId> jobs,
-                                                           std::string_view who, Uuid call, Deadline deadline);
+                                                           std::string_view who, Uuid call,
+                                                           Deadline deadline);
 [[nodiscard]] Expected<std::vector<PurgeStatus>> purge_dead(Backend& backend, std::span<const JobId> jobs,
-                                                            std::string_view who, Uuid call, Deadline deadline);
+                                                            std::string_view who, Uuid call,
+                                                            Deadline deadline);
 [[nodiscard]] Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSettings& settings,
                                        Deadline deadline);
 

@@ -25,8 +25,8 @@ class Claims {
     ClaimCursor::Scan scan;
     ClaimCursor::Clock::time_point begun;
   };
-  /// Every step has a lease id of its own, so that what a lost answer granted is never taken for what the next one
-  /// did. `wait`: for the turn at a queue with a cap, if somebody else has it.
+  /// Every step has a lease id of its own, so that what a lost answer granted is never taken for what the
+  /// next one did. `wait`: for the turn at a queue with a cap, if somebody else has it.
   [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, bool wait,
                               pg::Unit& unit);
   enum class Next { done, look_again };

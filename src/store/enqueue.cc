@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Jobs are sent in calls of at most this many, and of about this many bytes: the server needs a few times as much
-/// memory. All calls of a batch are one unit.
+/// Jobs are sent in calls of at most this many, and of about this many bytes: the server needs a few times as
+/// much memory. All calls of a batch are one unit.
 constexpr std::size_t kCallMax = 1'000;
 constexpr std::size_t kCallBytesMax = 16 * 1024 * 1024;
 

@@ -27,12 +27,13 @@ class VerdictReader {
   int current_state_;
 };
 
-/// How every fenced verb runs, so that no verb can forget a part of it. One call of one function locks, judges, acts on
-/// what is good and keeps the evidence of what is not; it answers every item. If its answer is lost it is simply sent
-/// again: what it did the first time it finds, under the same lease id, and says the same again.
+/// How every fenced verb runs, so that no verb can forget a part of it. One call of one function locks,
+/// judges, acts on what is good and keeps the evidence of what is not; it answers every item. If its answer
+/// is lost it is simply sent again: what it did the first time it finds, under the same lease id, and says
+/// the same again.
 ///
-/// Items are grouped by bucket and sorted by job within it, so that two batches lock in one order. A group is bounded in
-/// number and in bytes: for its row locks, and for the memory of the server.
+/// Items are grouped by bucket and sorted by job within it, so that two batches lock in one order. A group is
+/// bounded in number and in bytes: for its row locks, and for the memory of the server.
 class FencedBatch {
  public:
   using Indices = std::span<const std::size_t>;
@@ -76,8 +77,8 @@ class FencedBatch {
  private:
   [[nodiscard]] Expected<void> run_group(Indices group, const pg::Statement& verb, const Call& call,
                                          const Read& read, bool sent, Deadline deadline, bool alone = false);
-  /// After somebody has held the row of one of them for longer than a verb waits: the others must not wait with it. The
-  /// one that is held is left `unknown`.
+  /// After somebody has held the row of one of them for longer than a verb waits: the others must not wait
+  /// with it. The one that is held is left `unknown`.
   [[nodiscard]] Expected<void> run_one_by_one(Indices group, const pg::Statement& verb, const Call& call,
                                               const Read& read, bool sent, Deadline deadline);
   void take(const pg::Result& rows, Indices group, const Read& read, bool sent);

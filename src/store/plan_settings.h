@@ -11,8 +11,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// The settings of sessions that run a user's SQL: nothing that its plans could depend on. What was
 /// acknowledged is on disk, whatever the database's default is: a claim that a crash forgets would give its
 /// token out a second time.
-/// A statement that waits for a lock ends when its client has gone: nobody is left to read its answer, and the
-/// connections of a server are few.
+/// A statement that waits for a lock ends when its client has gone: nobody is left to read its answer, and
+/// the connections of a server are few.
 [[nodiscard]] inline Settings transaction_settings() {
   return {{"synchronous_commit", "on"},
           {"idle_in_transaction_session_timeout", "60s"},

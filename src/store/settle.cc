@@ -134,8 +134,7 @@ FencedBatch::ReadRow SettleBatch::read(const pg::Result& rows) {
 
 Expected<std::vector<Verdict>> SettleBatch::run(bool sent, Deadline deadline) {
   auto verdicts = batch_.run_rest(
-      sql::kJobsSettle,
-      [this](std::int16_t bucket, Indices indices) { return params(bucket, indices); },
+      sql::kJobsSettle, [this](std::int16_t bucket, Indices indices) { return params(bucket, indices); },
       [this](const pg::Result& rows) { return read(rows); }, sent, deadline);
   backend_.announce(due_queues_, deadline);
   return verdicts;
@@ -270,8 +269,8 @@ Expected<std::vector<std::optional<Outcome::Kind>>> resolve(Backend& backend, st
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   std::vector<std::optional<Outcome::Kind>> outcomes(leases.size());
   for (const auto& group : batch.groups()) {
-    auto rows = backend.read(
-        sql::kLeasesFind, batch.fence_params(batch.lease(group.front()).job.bucket(), group), deadline);
+    auto rows = backend.read(sql::kLeasesFind,
+                             batch.fence_params(batch.lease(group.front()).job.bucket(), group), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       const auto index = batch.find(rows->get<Uuid>(row, 0), group);

@@ -16,8 +16,8 @@ class SettleBatch {
   /// The problem with them, if there is one.
   [[nodiscard]] std::optional<Error> check() const;
   [[nodiscard]] pg::Params params(std::int16_t bucket, FencedBatch::Indices indices) const;
-  /// As `params`, for the statement that judges and settles nothing. `sent`: the settlements were sent, and may be on
-  /// record.
+  /// As `params`, for the statement that judges and settles nothing. `sent`: the settlements were sent, and
+  /// may be on record.
   [[nodiscard]] pg::Params judge_params(std::int16_t bucket, FencedBatch::Indices indices, bool sent) const;
   [[nodiscard]] FencedBatch::ReadRow read(const pg::Result& rows);
   /// What was not answered yet. `sent`: it was sent before.

@@ -241,8 +241,8 @@ class FencedTransaction {
   }
 
  private:
-  /// What is known of a try whose verdict is still to be found out: it was refused, or the answer to its COMMIT was
-  /// lost.
+  /// What is known of a try whose verdict is still to be found out: it was refused, or the answer to its
+  /// COMMIT was lost.
   enum class Open { no, refused, sent };
 
   /// A try is judged when its connection has been given back, and with it what it wrote.
@@ -316,7 +316,8 @@ class FencedTransaction {
     if (!results) return trouble(results.error());
     if (results->front().get<std::string_view>(0, 0) != number) return ended_by_body();
     const Verdict verdict = VerdictReader{results->back()}.read(0);
-    // Repeated: another transaction has settled this attempt, with what its body wrote. This one's must not stay.
+    // Repeated: another transaction has settled this attempt, with what its body wrote. This one's must not
+    // stay.
     if (!verdict.committed() || verdict.repeated) {
       open = Open::refused;
       return Verdict{};
@@ -340,17 +341,19 @@ class FencedTransaction {
   [[nodiscard]] Try judge(const Settlement& settlement, Open open) {
     SettleBatch batch{backend_, {&settlement, 1}};
     const auto& group = batch.fenced().groups().front();
-    auto rows = backend_.run(sql::kWritesJudge,
-                             batch.judge_params(lease_.job.bucket(), group, open == Open::sent),
-                             backend_.deadline());
+    auto rows =
+        backend_.run(sql::kWritesJudge, batch.judge_params(lease_.job.bucket(), group, open == Open::sent),
+                     backend_.deadline());
     if (!rows) {
       if (open == Open::sent) return Verdict{.status = Verdict::Status::unknown};
       return std::unexpected(Trouble{.error = std::move(rows.error())});
     }
     Verdict verdict = VerdictReader{*rows}.read(0);
     if (verdict.status == Verdict::Status::stale) {
-      // The worker is done with a job that is to be cancelled: it ends now, instead of when the lease runs out.
-      if (verdict.stale.reason == StaleReason::cancelled && verdict.stale.current_state == JobState::running) {
+      // The worker is done with a job that is to be cancelled: it ends now, instead of when the lease runs
+      // out.
+      if (verdict.stale.reason == StaleReason::cancelled &&
+          verdict.stale.current_state == JobState::running) {
         const Settlement ending{.lease = lease_, .outcome = {.kind = Outcome::Kind::cancelled}};
         static_cast<void>(store::settle(backend_, {&ending, 1}, backend_.deadline()));
       }
@@ -383,8 +386,7 @@ class FencedTransaction {
 }  // namespace
 
 Expected<Verdict> transact(Backend& backend, Claims& claims, const Lease& lease, const Body& body) {
-  if (auto problem = FencedBatch{backend, {lease}}.check())
-    return std::unexpected(std::move(*problem));
+  if (auto problem = FencedBatch{backend, {lease}}.check()) return std::unexpected(std::move(*problem));
   return FencedTransaction{backend, claims, lease, body}.run();
 }
 

@@ -82,8 +82,8 @@ class WireProxy {
   /// Cuts as soon as the server's nth such message from now has been returned to the client: 'E' an error,
   /// 'C' the end of a statement, neither of which is the answer to a commit.
   void cut_after_returning(char message, int nth = 1) { arm({Plan::Kind::returned, message, nth, 0}); }
-  /// Takes the next unit of a client, up to its Sync, and cuts: the server sees it only when `deliver_held` says so,
-  /// on the connection that it was meant for.
+  /// Takes the next unit of a client, up to its Sync, and cuts: the server sees it only when `deliver_held`
+  /// says so, on the connection that it was meant for.
   void hold_unit() { arm({Plan::Kind::hold, 0, 0, 0}); }
   /// Delivers what was held, and waits until the server has answered it; nobody gets the answers.
   void deliver_held() {
@@ -91,8 +91,8 @@ class WireProxy {
     wake();
     deliver_.wait(true);
   }
-  /// Delivers the next unit of a client twice, in one go. The client gets the first answer. The statements of the unit
-  /// must have been prepared before.
+  /// Delivers the next unit of a client twice, in one go. The client gets the first answer. The statements of
+  /// the unit must have been prepared before.
   void deliver_twice() { arm({Plan::Kind::twice, 0, 0, 0}); }
   /// Cuts when clients have sent this many bytes from now.
   void cut_after_client_bytes(std::size_t bytes) { arm({Plan::Kind::bytes, 0, 0, bytes}); }
@@ -100,8 +100,8 @@ class WireProxy {
   void stall() { set_stalled(true); }
   void resume() { set_stalled(false); }
 
-  [[nodiscard]] int connections() const { return connections_; }  ///< accepted so far
-  [[nodiscard]] int cuts() const { return cuts_; }                ///< made so far
+  [[nodiscard]] int connections() const { return connections_; }              ///< accepted so far
+  [[nodiscard]] int cuts() const { return cuts_; }                            ///< made so far
   [[nodiscard]] int second_deliveries() const { return second_deliveries_; }  ///< answered so far
 
  private:
@@ -130,9 +130,9 @@ class WireProxy {
     std::string unit;                      // the messages of a client since its last Sync
     bool started = false;                  // the first message of a client has no type byte
     bool answer_withheld = false;
-    bool held = false;         // nothing of the unit is passed on
-    bool sent_twice = false;   // the answer after the next one goes to nobody
-    bool swallowing = false;   // that is this one
+    bool held = false;        // nothing of the unit is passed on
+    bool sent_twice = false;  // the answer after the next one goes to nobody
+    bool swallowing = false;  // that is this one
     bool ended = false;
   };
 
@@ -403,7 +403,8 @@ class WireProxy {
   std::atomic<int> cuts_ = 0;
   std::atomic<int> second_deliveries_ = 0;
   std::atomic<bool> deliver_ = false;
-  std::list<std::pair<int, std::string>> held_;  // the server's connection and the unit; of the proxy's thread alone
+  std::list<std::pair<int, std::string>>
+      held_;          // the server's connection and the unit; of the proxy's thread alone
   std::mutex mutex_;  // guards plan_
   std::optional<Plan> plan_;
   std::jthread thread_;

@@ -25,7 +25,9 @@ class ForgetEffectsTest : public StoreTest {
     const EffectKey item{.lease = lease, .key = std::move(key)};
     return must(store_.forget_effects({&item, 1})).at(0);
   }
-  std::int64_t effects() { return number("SELECT count(*) FROM faultline.effects WHERE forgotten_at IS NULL"); }
+  std::int64_t effects() {
+    return number("SELECT count(*) FROM faultline.effects WHERE forgotten_at IS NULL");
+  }
 };
 
 TEST_F(ForgetEffectsTest, an_effect_that_was_taken_back_is_new_again) {

@@ -219,8 +219,10 @@ class LateRetryTest : public LostAnswerTest {
   LateRetryTest() {
     script(
         "CREATE SEQUENCE public.inserts;"
-        "CREATE FUNCTION wait_from_the_second_on() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN"
-        "  IF nextval('public.inserts') > 1 THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); END IF;"
+        "CREATE FUNCTION wait_from_the_second_on() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS "
+        "$$ BEGIN"
+        "  IF nextval('public.inserts') > 1 THEN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); "
+        "END IF;"
         "  RETURN NULL; END $$;"
         "CREATE TRIGGER wait BEFORE INSERT ON faultline.jobs FOR EACH STATEMENT"
         "  EXECUTE FUNCTION wait_from_the_second_on()");

@@ -49,7 +49,7 @@ class Model {
     std::optional<Lease> lease{};
     DatabaseTime expires_at{};
     ms granted_ttl{};
-  DatabaseTime claimed_at{};
+    DatabaseTime claimed_at{};
     std::map<std::int64_t, std::pair<std::optional<Uuid>, std::string>>
         ended{};  // by token: lease id, outcome
     std::map<std::string, EffectModel> effects{};

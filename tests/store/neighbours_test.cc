@@ -1,5 +1,5 @@
-// What others do meanwhile: transactions that are left open, settings that change, rows that nobody can handle. Whoever has
-// nothing to do with it goes on.
+// What others do meanwhile: transactions that are left open, settings that change, rows that nobody can
+// handle. Whoever has nothing to do with it goes on.
 
 #include <gmock/gmock.h>
 
@@ -119,8 +119,10 @@ TEST_F(NeighboursTest, a_job_that_a_sweep_cannot_handle_is_told_of_and_keeps_no_
   const auto jobs = claim("A", 3);
   // Its end cannot be written down: somebody has put a row there already.
   const JobId poison = jobs[1].lease.job;
-  script("INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue) VALUES (0, '" +
-         poison.to_string() + "', 1, 1, 'failed', 'available', 0, 'default')");
+  script(
+      "INSERT INTO faultline.ledger (bucket, job_id, token, attempt, outcome, state, requeues, queue) VALUES "
+      "(0, '" +
+      poison.to_string() + "', 1, 1, 'failed', 'available', 0, 'default')");
   advance(kTtl);
 
   const SweepReport first = must(store_.expire_leases());

@@ -1,5 +1,5 @@
-// What becomes of every verb when its messages are cut off, come late or come twice: the caller is told the truth, and the
-// database is as if the message had come once. docs/delivery.md has this as a table.
+// What becomes of every verb when its messages are cut off, come late or come twice: the caller is told the
+// truth, and the database is as if the message had come once. docs/delivery.md has this as a table.
 
 #include <functional>
 #include <ostream>
@@ -147,7 +147,8 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              std::string told;
-             for (const Submission& each : must(scene.far.enqueue(std::vector<NewJob>(3, NewJob{.kind = "k"}))))
+             for (const Submission& each :
+                  must(scene.far.enqueue(std::vector<NewJob>(3, NewJob{.kind = "k"}))))
                told += std::to_string(static_cast<int>(each.status));
              return told;
            },
@@ -156,7 +157,8 @@ std::vector<Verb> verbs() {
        .arrange = nothing,
        .call =
            [](Scene& scene) {
-             return std::to_string(must(scene.far.enqueue(std::vector<NewJob>(1'500, NewJob{.kind = "k"}))).size());
+             return std::to_string(
+                 must(scene.far.enqueue(std::vector<NewJob>(1'500, NewJob{.kind = "k"}))).size());
            },
        .goes_on =
            [](Scene& scene) {
@@ -180,7 +182,8 @@ std::vector<Verb> verbs() {
       settling("cancel_by_its_worker", Outcome::cancel("c")),
       leased("heartbeat",
              [](Scene& scene) {
-               return std::to_string(static_cast<int>(must(scene.far.heartbeat({&scene.lease, 1})).at(0).status));
+               return std::to_string(
+                   static_cast<int>(must(scene.far.heartbeat({&scene.lease, 1})).at(0).status));
              }),
       leased("extend",
              [](Scene& scene) {
@@ -331,7 +334,8 @@ std::vector<Verb> verbs() {
 
 class SentAgainTest : public ::testing::TestWithParam<Verb> {
  protected:
-  /// A scene in which the verb was called once already, so that its statement is prepared, and is about to be called again.
+  /// A scene in which the verb was called once already, so that its statement is prepared, and is about to be
+  /// called again.
   void prepare(Scene& scene) {
     GetParam().arrange(scene);
     GetParam().call(scene);
@@ -359,8 +363,7 @@ TEST_P(SentAgainTest, it_is_done_once_and_the_answer_is_true_whatever_is_lost_la
 
     EXPECT_EQ(GetParam().call(scene), answer);
 
-    EXPECT_TRUE(scene.proxy.cuts() == 1 ||
-                eventually([&] { return scene.proxy.second_deliveries() == 1; }));
+    EXPECT_TRUE(scene.proxy.cuts() == 1 || eventually([&] { return scene.proxy.second_deliveries() == 1; }));
     EXPECT_EQ(scene.world(), world);
     scene.proxy.deliver_held();
     EXPECT_EQ(scene.world(), world);
@@ -388,7 +391,8 @@ TEST_P(SentAgainTest, a_message_that_comes_when_all_is_over_changes_nothing) {
 INSTANTIATE_TEST_SUITE_P(Verbs, SentAgainTest, ::testing::ValuesIn(verbs()),
                          [](const auto& verb) { return verb.param.name; });
 
-// A claim is not done once: each sending is a claim of its own, and what one of them took and nobody was told of runs out.
+// A claim is not done once: each sending is a claim of its own, and what one of them took and nobody was told
+// of runs out.
 
 class ClaimSentAgainTest : public ::testing::Test {
  protected:

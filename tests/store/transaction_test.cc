@@ -518,7 +518,8 @@ TEST_F(TransactionTest, heartbeats_and_progress_pass_while_a_body_runs) {
 TEST_F(TransactionTest, the_body_is_planned_as_the_database_says_and_the_settlement_as_the_store_says) {
   script(
       "CREATE TABLE public.seen (seqscan text, plan_mode text, durable text);"
-      "CREATE FUNCTION note_settings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES ("
+      "CREATE FUNCTION note_settings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen "
+      "VALUES ("
       " current_setting('enable_seqscan'), current_setting('plan_cache_mode'),"
       " current_setting('synchronous_commit')); RETURN NULL; END $$;"
       "CREATE TRIGGER note BEFORE DELETE ON faultline.jobs FOR EACH STATEMENT EXECUTE FUNCTION "

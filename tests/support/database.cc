@@ -51,8 +51,7 @@ std::string schema_fingerprint() {
   std::string all;
   for (const auto& migration : sql::kMigrations)
     all.append(migration.name).append("\n").append(migration.sql);
-  for (const auto& function : sql::kFunctions)
-    all.append(function.name).append("\n").append(function.sql);
+  for (const auto& function : sql::kFunctions) all.append(function.name).append("\n").append(function.sql);
   return hex_hash(all);
 }
 

@@ -30,6 +30,7 @@ DECLARE
     added     uuid[];
     queues    text[];
     one_queue text;
+    one_tags  text[];
     ended     uuid[];
     owners    uuid[];
     expired   integer[];
@@ -53,11 +54,13 @@ BEGIN
     -- One job is the most common submission: it is checked without a query.
     IF cardinality(in_ids) = 1 THEN
         one_queue := in_queues[1];
+        IF in_tags[1] IS NOT NULL THEN
+            one_tags := ARRAY(SELECT jsonb_array_elements_text(in_tags[1]::jsonb));
+        END IF;
         problem := faultline.job_problem(
             in_kinds[1], in_payloads[1], 268435456, in_priorities[1], in_run_ats[1], in_delays_ms[1],
             in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
-            CASE WHEN in_tags[1] IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(in_tags[1]::jsonb)) END,
-            in_traceparents[1], in_keys[1]);
+            one_tags, in_traceparents[1], in_keys[1]);
         IF in_ids[1] IS NULL OR faultline.bucket_of_id(in_ids[1]) <> in_bucket THEN
             problem := format('id %s is not of bucket %s', coalesce(in_ids[1]::text, 'NULL'), in_bucket);
         END IF;

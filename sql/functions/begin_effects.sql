@@ -45,7 +45,8 @@ BEGIN
     SELECT m.id, m.key,
            CASE WHEN v.status <> 'good' THEN v.status
                 WHEN e.recorded_at IS NOT NULL THEN 'recorded'
-                WHEN e.call_id = m.call_id AND e.token = m.token AND e.lease_id = m.lease_id THEN 'begun'
+                WHEN e.call_id = m.call_id AND e.token = m.token AND e.lease_id = m.lease_id
+                     AND e.forgotten_at IS NULL THEN 'begun'
                 ELSE 'unknown' END,
            v.reason, v.current_token, v.current_worker, v.current_state,
            CASE WHEN v.status = 'good' THEN e.result END, CASE WHEN v.status = 'good' THEN e.token END
@@ -54,7 +55,7 @@ BEGIN
            SELECT w.* FROM unnest(verdicts) AS w
             WHERE w.id = m.id AND w.token = m.token AND w.lease_id = m.lease_id LIMIT 1) AS v
       LEFT JOIN LATERAL (
-           SELECT x.recorded_at, x.result, x.token, x.lease_id, x.call_id FROM faultline.effects x
+           SELECT x.recorded_at, x.result, x.token, x.lease_id, x.call_id, x.forgotten_at FROM faultline.effects x
             WHERE x.bucket = in_bucket AND x.job_id = m.id AND x.key = m.key LIMIT 1) AS e ON true;
 END
 $$;

@@ -35,7 +35,8 @@ now_ms() {
 }
 in_seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 
-# The job at hand: $job, $lease, $ttl, and by our own clock $beat_at and $deadline. All times are in milliseconds.
+# The job at hand: $job, its lease ($id, $token and $lease_id), $ttl, and by our own clock $beat_at and $deadline. All times
+# are in milliseconds.
 
 # lease_began ASKED_AT: at some time after that, so it is certainly good until the deadline.
 lease_began() { beat_at=$(($1 + ttl / 3)) deadline=$(($1 + ttl)); }
@@ -48,42 +49,33 @@ claim() {
   if [ "$asked_at" -ge "$sweep_at" ]; then sweep_at=$((asked_at + 1000)) upkeep='SELECT faultline.sweep() \g /dev/null'; fi
   if [ "$asked_at" -ge "$tidy_at" ]; then tidy_at=$((asked_at + 60000)) upkeep+=$'\nSELECT faultline.tidy() \\g /dev/null'; fi
   if ! ask "$upkeep
-            SELECT row_to_json(c) FROM (
-              SELECT *, (extract(epoch FROM least(lease_ttl, run_max)) * 1000)::bigint AS ttl_ms FROM faultline.claim(:'queue', :'worker')) AS c" \
-    queue="$queue" worker="$worker"; then
+            SELECT id, token, lease_id, (extract(epoch FROM least(lease_ttl, run_max)) * 1000)::bigint, row_to_json(c)
+              FROM faultline.claim(:'queue', :'worker') AS c" queue="$queue" worker="$worker"; then
     say "$problem"
     is_passing || exit 1
     return 1
   fi
   [ -n "$answer" ] || return 1
-  job=$answer
-  lease=$(jq --raw-output '@sh "id=\(.id) token=\(.token) lease_id=\(.lease_id)"' <<<"$job")
-  ttl=$(jq .ttl_ms <<<"$job")
+  IFS=$'\t' read -r -d '' id token lease_id ttl job <<<"$answer"
   lease_began "$asked_at"
 }
 
-# call VERB [ARGUMENT [NAME=VALUE…]]: a verb of the worker's, with the lease. What it says is in $status.
+# call VERB COLUMNS [ARGUMENT [NAME=VALUE…]]: a verb of the worker's, with the lease.
 call() {
-  local id token lease_id
-  eval "$lease"
-  ask "SELECT row_to_json(v) FROM faultline.$1(:'id', :'token', :'lease_id'${2:+, $2}) AS v" \
-    id="$id" token="$token" lease_id="$lease_id" "${@:3}" && status=$(jq --raw-output .status <<<"$answer")
+  ask "SELECT $2 FROM faultline.$1(:'id', :'token', :'lease_id'${3:+, $3})" \
+    id="$id" token="$token" lease_id="$lease_id" "${@:4}"
 }
 
 # Renews the lease. $verdict is renewed, cancel_requested, lost, or no_answer.
 beat() {
   local asked_at
   asked_at=$(now_ms)
-  if ! call heartbeat; then
-    verdict=no_answer beat_at=$((asked_at + ttl / 10))
-  elif [ "$status" = stale ]; then
-    verdict=lost
-  elif [ "$(jq .cancel_requested <<<"$answer")" = true ]; then
-    verdict=cancel_requested
+  if call heartbeat "CASE WHEN status = 'stale' THEN 'lost' WHEN cancel_requested THEN 'cancel_requested' ELSE 'renewed' END"; then
+    verdict=$answer
   else
-    verdict=renewed
-    lease_began "$asked_at"
+    verdict=no_answer
   fi
+  if [ "$verdict" = renewed ]; then lease_began "$asked_at"; else beat_at=$((asked_at + ttl / 10)); fi
 }
 
 # keep_lease HANDLER: renews the lease after a third of its TTL. Ends the handler (a process id) when the lease is lost or not
@@ -104,7 +96,7 @@ keep_lease() {
     fi
   done
   echo "$verdict" >"$scratch/stopped"
-  kill "$1"
+  kill "$1" 2>/dev/null
 }
 
 # settle VERB [ARGUMENT [NAME=VALUE…]]: until it is answered, or the lease is certainly over. Sent twice it counts once:
@@ -112,12 +104,12 @@ keep_lease() {
 settle() {
   local end
   end=$(($(now_ms) + ttl))
-  until call "$@"; do
+  until call "$1" "CASE WHEN status = 'stale' THEN concat(reason, ', the current token is ', current_token) END" "${@:2}"; do
     say "not settled: $problem"
     is_passing && [ "$(now_ms)" -lt "$end" ] || return
     pause "$(in_seconds $((ttl / 10)))"
   done
-  [ "$status" != stale ] || say "refused: $(jq --raw-output '"\(.reason), the current token is \(.current_token)"' <<<"$answer")"
+  [ -z "$answer" ] || say "refused: $answer"
 }
 
 # Runs the handler, keeps the lease meanwhile, and settles.

@@ -9,9 +9,6 @@ DECLARE
     place     smallint := faultline.lease_bucket(job, token, lease_id);
     due_queue text;
 BEGIN
-    IF delay < interval '0' OR delay > interval '3650 days' THEN
-        RAISE EXCEPTION 'a delay is 0 to 3650 days' USING ERRCODE = 'FL400';
-    END IF;
     SELECT s.status, s.reason, s.current_token, s.current_worker, s.current_state, s.due_queue
       INTO status, reason, current_token, current_worker, current_state, due_queue
       FROM faultline.settle_jobs(

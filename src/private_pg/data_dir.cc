@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <fstream>
@@ -81,17 +82,28 @@ Expected<void> write_marker(const fs::path& root) {
   return {};
 }
 
+/// False if there is something of that name. A file system that cannot tell (NFS) replaces an empty
+/// directory.
+bool rename_to_free_name(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  return errno == EINVAL && ::rename(from.c_str(), to.c_str()) == 0;
+}
+
 Expected<void> make_directory(const fs::path& path) {
   std::error_code error;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
   if (error) return cannot("cannot make the directory", path.parent_path(), error.value());
+  struct stat there{};
+  if (::stat(path.c_str(), &there) == 0) return {};
+  // Under its name it has its mode from the first moment: another process may come upon it at any time.
+  std::string made = path.string() + ".new-XXXXXX";
+  if (::mkdtemp(made.data()) == nullptr) return cannot("cannot make the directory", path, errno);
   // Root's server runs as another user, who must be able to pass but not to list.
   const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
-  if (::mkdir(path.c_str(), 0700) == 0) {
-    if (::chmod(path.c_str(), mode) != 0) return cannot("cannot make the directory", path, errno);
-  } else if (errno != EEXIST) {
-    return cannot("cannot make the directory", path, errno);
-  }
+  if (::chmod(made.c_str(), mode) == 0 && rename_to_free_name(made, path)) return {};
+  const int problem = errno;
+  ::rmdir(made.c_str());
+  if (problem != ENOTEMPTY && problem != EEXIST) return cannot("cannot make the directory", path, problem);
   return {};
 }
 

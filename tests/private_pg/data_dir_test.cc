@@ -1,5 +1,12 @@
 // What the data directory may be, and what is said when it cannot be used.
 
+#include "private_pg/data_dir.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
 #include "fixture.h"
 
 namespace faultline::testing {
@@ -115,6 +122,34 @@ TEST(DataDirTest, looking_at_a_directory_that_does_not_exist_makes_nothing) {
   EXPECT_EQ(must(PrivatePostgres::stop_server(quick_options(scratch / "data"))),
             PrivatePostgres::StopOutcome::not_running);
   EXPECT_FALSE(fs::exists(scratch / "data"));
+}
+
+// Whoever comes upon it a moment later judges by its mode whether the server's user can enter.
+TEST(DataDirTest, a_new_directory_is_never_seen_with_another_mode) {
+  const ScratchDir scratch;
+  const fs::path path = scratch / "data";
+  const auto mode = ::geteuid() == 0 ? fs::perms{0711} : fs::perms{0700};
+  std::atomic<bool> done{false};
+  std::atomic<int> seen{0};
+  std::atomic<int> wrong{0};
+  std::jthread other{[&] {
+    while (!done) {
+      std::error_code error;
+      const auto status = fs::status(path, error);
+      if (error || !fs::exists(status)) continue;
+      ++seen;
+      if (status.permissions() != mode) ++wrong;
+    }
+  }};
+  for (int made = 0; made < 2'000 || (seen == 0 && made < 200'000); ++made) {
+    must(private_pg::DataDir::open_or_create(path));
+    fs::remove_all(path);
+  }
+  done = true;
+  other.join();
+  EXPECT_GT(seen, 0);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(fs::is_empty(scratch.path()));
 }
 
 TEST(DataDirTest, a_large_log_is_moved_aside) {

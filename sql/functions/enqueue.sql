@@ -47,7 +47,7 @@ BEGIN
     id := faultline.new_id(place);
     SELECT e.job_id, e.fingerprint INTO owner
       FROM faultline.enqueue_jobs(
-          place, ARRAY[id], ARRAY[queue], ARRAY[kind], ARRAY[bytes], ARRAY[encoding], ARRAY[priority::smallint],
+          place, queue, ARRAY[id], ARRAY[kind], ARRAY[bytes], ARRAY[encoding], ARRAY[priority::smallint],
           ARRAY[run_at], ARRAY[faultline.to_ms(delay)], ARRAY[attempts_max], ARRAY[faultline.to_ms(lease_ttl)::integer],
           ARRAY[faultline.to_ms(run_max)], ARRAY[faultline.to_ms(backoff_base)::integer],
           ARRAY[faultline.to_ms(backoff_max)::integer], ARRAY[delivery::faultline.delivery],

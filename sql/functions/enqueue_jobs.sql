@@ -1,4 +1,4 @@
--- Adds jobs, all or none. Ids are the producer's, so that the same submission sent twice is one job.
+-- Adds jobs to a queue, all or none. Ids are the producer's, so that the same submission sent twice is one job.
 --
 -- A submission that comes again after its job has finished (its answer was lost; the network delivered it late) must
 -- not bring the job back to life. So the ledger is asked after the rows are in: a job that finishes at this very
@@ -12,8 +12,11 @@
 --
 -- in_tags holds JSON arrays, because an array of arrays would have to be a rectangle. Arrays of options that no job uses
 -- may be NULL; all others have one element per job, of which there are 1000 at most.
+--
+-- One job without a key is what most calls bring. It is added by the same rules, each told by an expression or a look-up
+-- where many jobs need a query over their arrays: to begin such a query costs as much as to add the job.
 CREATE OR REPLACE FUNCTION faultline.enqueue_jobs(
-    in_bucket smallint, in_ids uuid[], in_queues text[], in_kinds text[], in_payloads bytea[],
+    in_bucket smallint, in_queue text, in_ids uuid[], in_kinds text[], in_payloads bytea[],
     in_encodings faultline.encoding[], in_priorities smallint[], in_run_ats timestamptz[], in_delays_ms bigint[],
     in_attempts_max integer[], in_lease_ttls_ms integer[], in_run_max_ms bigint[], in_backoff_base_ms integer[],
     in_backoff_max_ms integer[], in_deliveries faultline.delivery[], in_tags text[], in_traceparents text[],
@@ -24,14 +27,13 @@ RETURNS TABLE (id uuid, job_id uuid, fingerprint bytea)
 #variable_conflict use_column
 DECLARE
     time_now  timestamptz;
+    bytes_max integer;
     problem   text;
     shape     text := '[1:' || cardinality(in_ids) || ']';
-    mine      uuid[] := in_ids;
-    added     uuid[];
-    queues    text[];
-    one_queue text;
-    one_tags  text[];
+    mine      uuid[];
+    added     bigint;
     ended     uuid[];
+    removed   bigint;
     owners    uuid[];
     expired   integer[];
     i         integer;
@@ -41,9 +43,9 @@ BEGIN
     END IF;
     -- Their shape, too: what is checked as element 1 is to be what is added as the first.
     IF in_ids IS NULL OR cardinality(in_ids) > 1000 OR array_dims(in_ids) <> shape
-       OR array_dims(in_queues) IS DISTINCT FROM shape OR array_dims(in_kinds) IS DISTINCT FROM shape
-       OR array_dims(in_payloads) IS DISTINCT FROM shape OR array_dims(in_priorities) IS DISTINCT FROM shape
-       OR array_dims(in_encodings) <> shape OR array_dims(in_run_ats) <> shape OR array_dims(in_delays_ms) <> shape
+       OR array_dims(in_kinds) IS DISTINCT FROM shape OR array_dims(in_payloads) IS DISTINCT FROM shape
+       OR array_dims(in_priorities) IS DISTINCT FROM shape OR array_dims(in_encodings) <> shape
+       OR array_dims(in_run_ats) <> shape OR array_dims(in_delays_ms) <> shape
        OR array_dims(in_attempts_max) <> shape OR array_dims(in_lease_ttls_ms) <> shape
        OR array_dims(in_run_max_ms) <> shape OR array_dims(in_backoff_base_ms) <> shape
        OR array_dims(in_backoff_max_ms) <> shape OR array_dims(in_deliveries) <> shape OR array_dims(in_tags) <> shape
@@ -51,52 +53,60 @@ BEGIN
        OR array_dims(in_fingerprints) <> shape THEN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
-    -- One job is the most common submission: it is checked without a query.
-    IF cardinality(in_ids) = 1 THEN
-        one_queue := in_queues[1];
-        IF in_tags[1] IS NOT NULL THEN
-            one_tags := ARRAY(SELECT jsonb_array_elements_text(in_tags[1]::jsonb));
-        END IF;
-        problem := faultline.job_problem(
-            in_kinds[1], in_payloads[1], 268435456, in_priorities[1], in_run_ats[1], in_delays_ms[1],
-            in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
-            one_tags, in_traceparents[1], in_keys[1]);
-        IF in_ids[1] IS NULL OR faultline.bucket_of_id(in_ids[1]) <> in_bucket THEN
-            problem := format('id %s is not of bucket %s', coalesce(in_ids[1]::text, 'NULL'), in_bucket);
-        END IF;
-        PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = one_queue;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no queue %', quote_nullable(one_queue)
-                USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
-        END IF;
-    ELSE
-        SELECT p.problem INTO problem
-          FROM (SELECT CASE WHEN n.id IS NULL OR faultline.bucket_of_id(n.id) <> in_bucket THEN
-                            format('id %s is not of bucket %s', coalesce(n.id::text, 'NULL'), in_bucket)
-                       ELSE faultline.job_problem(
-                            n.kind, n.payload, 268435456, n.priority, n.run_at, n.delay_ms, n.attempts_max, n.lease_ttl_ms,
-                            n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms,
-                            CASE WHEN n.tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(n.tags::jsonb)) END,
-                            n.traceparent, n.key) END AS problem
-                  FROM unnest(in_ids, in_kinds, in_payloads, in_priorities, in_run_ats, in_delays_ms, in_attempts_max,
-                              in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms, in_tags,
-                              in_traceparents, in_keys)
-                       AS n(id, kind, payload, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
-                            backoff_base_ms, backoff_max_ms, tags, traceparent, key)) AS p
-         WHERE p.problem IS NOT NULL
-         LIMIT 1;
-        SELECT n.queue INTO one_queue
-          FROM (SELECT DISTINCT q.name AS queue FROM unnest(in_queues) AS q(name)) AS n
-          LEFT JOIN LATERAL (
-               SELECT q.name FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = n.queue LIMIT 1) AS known
-               ON true
-         WHERE known.name IS NULL
-         LIMIT 1;
-        IF FOUND THEN
-            RAISE EXCEPTION 'there is no queue %', quote_nullable(one_queue)
-                USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
-        END IF;
+    SELECT m.payload_bytes_max INTO bytes_max
+      FROM faultline.queues q, faultline.meta m
+     WHERE q.bucket = in_bucket AND q.name = in_queue AND m.bucket = 0;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
+            USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
     END IF;
+
+    IF cardinality(in_ids) = 1 AND in_keys IS NULL THEN
+        problem := faultline.id_problem(in_ids[1], in_bucket);
+        IF problem IS NULL THEN
+            problem := faultline.job_problem(
+                in_kinds[1], in_payloads[1], bytes_max, in_priorities[1], in_run_ats[1], in_delays_ms[1],
+                in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
+                faultline.tags_of(in_tags[1]), in_traceparents[1], NULL);
+        END IF;
+        IF problem IS NOT NULL THEN
+            RAISE EXCEPTION '%', problem USING ERRCODE = 'FL400';
+        END IF;
+        time_now := faultline.clock_now();
+        INSERT INTO faultline.jobs (
+               bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
+               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent)
+        VALUES (in_bucket, in_ids[1], in_queue, in_kinds[1], in_payloads[1], coalesce(in_encodings[1], 'json'),
+                in_priorities[1],
+                coalesce(in_run_ats[1], time_now + coalesce(in_delays_ms[1], 0) * interval '1 millisecond'), time_now,
+                in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
+                coalesce(in_deliveries[1], 'at_least_once'), faultline.tags_of(in_tags[1]), in_traceparents[1])
+        ON CONFLICT (bucket, id) DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        PERFORM FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = in_ids[1] LIMIT 1;
+        IF FOUND THEN
+            DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = in_ids[1];
+        ELSE
+            INSERT INTO faultline.tallies (bucket, queue, available) VALUES (in_bucket, in_queue, 1);
+        END IF;
+        RETURN;
+    END IF;
+
+    SELECT p.problem INTO problem
+      FROM (SELECT coalesce(faultline.id_problem(n.id, in_bucket), faultline.job_problem(
+                       n.kind, n.payload, bytes_max, n.priority, n.run_at, n.delay_ms, n.attempts_max, n.lease_ttl_ms,
+                       n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms, faultline.tags_of(n.tags), n.traceparent,
+                       n.key), CASE WHEN n.key IS NOT NULL AND n.fingerprint IS NULL THEN
+                                    'an idempotency key comes with a fingerprint' END) AS problem
+              FROM unnest(in_ids, in_kinds, in_payloads, in_priorities, in_run_ats, in_delays_ms, in_attempts_max,
+                          in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms, in_tags,
+                          in_traceparents, in_keys, in_fingerprints)
+                   AS n(id, kind, payload, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
+                        backoff_base_ms, backoff_max_ms, tags, traceparent, key, fingerprint)) AS p
+     WHERE p.problem IS NOT NULL
+     LIMIT 1;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION '%', problem USING ERRCODE = 'FL400';
     END IF;
@@ -105,19 +115,19 @@ BEGIN
     IF in_keys IS NOT NULL THEN
         BEGIN
             INSERT INTO faultline.idempotency_keys AS k (bucket, queue, key, job_id, fingerprint, created_at)
-            SELECT in_bucket, n.queue, n.key, n.id, n.fingerprint, time_now
-              FROM unnest(in_ids, in_queues, in_keys, in_fingerprints) AS n(id, queue, key, fingerprint)
+            SELECT in_bucket, in_queue, n.key, n.id, n.fingerprint, time_now
+              FROM unnest(in_ids, in_keys, in_fingerprints) AS n(id, key, fingerprint)
              WHERE n.key IS NOT NULL
-             ORDER BY n.queue, n.key
+             ORDER BY n.key COLLATE "C"
             ON CONFLICT (bucket, queue, key) DO NOTHING;
             time_now := faultline.clock_now();
             -- A key whose job has been over for long enough is free. A job that is not on record at all was retired, and
             -- then the key says itself until when it is good.
-            SELECT array_agg(n.nr::integer ORDER BY n.queue, n.key), array_agg(k.job_id) INTO expired, owners
-              FROM unnest(in_ids, in_queues, in_keys) WITH ORDINALITY AS n(id, queue, key, nr)
+            SELECT array_agg(n.nr::integer ORDER BY n.key COLLATE "C"), array_agg(k.job_id) INTO expired, owners
+              FROM unnest(in_ids, in_keys) WITH ORDINALITY AS n(id, key, nr)
              CROSS JOIN LATERAL (
                    SELECT i.job_id, i.expires_at FROM faultline.idempotency_keys i
-                    WHERE i.bucket = in_bucket AND i.queue = n.queue AND i.key = n.key LIMIT 1) AS k
+                    WHERE i.bucket = in_bucket AND i.queue = in_queue AND i.key = n.key LIMIT 1) AS k
               LEFT JOIN LATERAL (
                    SELECT j.id FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = k.job_id LIMIT 1) AS live ON true
               LEFT JOIN LATERAL (
@@ -125,7 +135,7 @@ BEGIN
                      FROM faultline.ledger l
                     CROSS JOIN LATERAL (
                           SELECT q.key_retention_ms FROM faultline.queues q
-                           WHERE q.bucket = in_bucket AND q.name = n.queue LIMIT 1) AS s
+                           WHERE q.bucket = in_bucket AND q.name = in_queue LIMIT 1) AS s
                     WHERE l.bucket = in_bucket AND l.job_id = k.job_id
                     ORDER BY l.token DESC LIMIT 1) AS last ON true
              WHERE k.job_id <> n.id AND live.id IS NULL
@@ -136,7 +146,7 @@ BEGIN
                 FOREACH i IN ARRAY expired LOOP
                     UPDATE faultline.idempotency_keys k
                        SET job_id = in_ids[i], fingerprint = in_fingerprints[i], created_at = time_now, expires_at = NULL
-                     WHERE k.bucket = in_bucket AND k.queue = in_queues[i] AND k.key = in_keys[i]
+                     WHERE k.bucket = in_bucket AND k.queue = in_queue AND k.key = in_keys[i]
                        AND k.job_id = ANY (owners);
                 END LOOP;
             END IF;
@@ -147,44 +157,50 @@ BEGIN
         END;
         RETURN QUERY
         SELECT n.id, k.job_id, k.fingerprint
-          FROM unnest(in_ids, in_queues, in_keys) AS n(id, queue, key)
+          FROM unnest(in_ids, in_keys) AS n(id, key)
          CROSS JOIN LATERAL (
                SELECT i.job_id, i.fingerprint FROM faultline.idempotency_keys i
-                WHERE i.bucket = in_bucket AND i.queue = n.queue AND i.key = n.key LIMIT 1) AS k
+                WHERE i.bucket = in_bucket AND i.queue = in_queue AND i.key = n.key LIMIT 1) AS k
          WHERE n.key IS NOT NULL;
         -- A job is added if its key is its own.
         mine := ARRAY(
-            SELECT n.id FROM unnest(in_ids, in_queues, in_keys) AS n(id, queue, key)
+            SELECT n.id FROM unnest(in_ids, in_keys) AS n(id, key)
               LEFT JOIN LATERAL (
                    SELECT i.job_id FROM faultline.idempotency_keys i
-                    WHERE i.bucket = in_bucket AND i.queue = n.queue AND i.key = n.key LIMIT 1) AS k ON true
+                    WHERE i.bucket = in_bucket AND i.queue = in_queue AND i.key = n.key LIMIT 1) AS k ON true
              WHERE n.key IS NULL OR k.job_id = n.id);
     END IF;
 
-    SELECT array_agg(n.id), array_agg(n.queue), CASE WHEN min(n.queue) = max(n.queue) THEN min(n.queue) END
-      INTO added, queues, one_queue
-      FROM faultline.add_jobs(
-          in_bucket, time_now, mine, in_ids, in_queues, in_kinds, in_payloads, in_encodings, in_priorities, in_run_ats,
-          in_delays_ms, in_attempts_max, in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms,
-          in_deliveries, in_tags, in_traceparents, in_keys) AS n;
-    IF added IS NULL THEN
+    INSERT INTO faultline.jobs (
+           bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
+           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key)
+    SELECT in_bucket, n.id, in_queue, n.kind, n.payload, coalesce(n.encoding, 'json'), n.priority,
+           coalesce(n.run_at, time_now + coalesce(n.delay_ms, 0) * interval '1 millisecond'), time_now,
+           n.attempts_max, n.lease_ttl_ms, n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms,
+           coalesce(n.delivery, 'at_least_once'), faultline.tags_of(n.tags), n.traceparent, n.key
+      FROM unnest(in_ids, in_kinds, in_payloads, in_encodings, in_priorities, in_run_ats, in_delays_ms, in_attempts_max,
+                  in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms, in_deliveries, in_tags,
+                  in_traceparents, in_keys)
+           AS n(id, kind, payload, encoding, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
+                backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, key)
+     WHERE in_keys IS NULL OR n.id = ANY (mine)
+    ON CONFLICT (bucket, id) DO NOTHING;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    IF added = 0 THEN
         RETURN;
     END IF;
-    SELECT array_agg(a.id) INTO ended
-      FROM unnest(added) AS a(id)
+    SELECT array_agg(n.id) INTO ended
+      FROM unnest(in_ids) AS n(id)
      CROSS JOIN LATERAL (
-           SELECT l.job_id FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = a.id LIMIT 1) AS l;
+           SELECT l.job_id FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l;
     IF ended IS NOT NULL THEN
-        DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended);
+        -- A job that lives after an attempt on record has that attempt's token, at least.
+        DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended) AND j.token = 0;
+        GET DIAGNOSTICS removed = ROW_COUNT;
+        added := added - removed;
     END IF;
-    IF one_queue IS NOT NULL THEN
-        INSERT INTO faultline.tallies (bucket, queue, available)
-        VALUES (in_bucket, one_queue, cardinality(added) - coalesce(cardinality(ended), 0));
-    ELSE
-        INSERT INTO faultline.tallies (bucket, queue, available)
-        SELECT in_bucket, a.queue, count(*)
-          FROM unnest(added, queues) AS a(id, queue)
-         WHERE a.id <> ALL (coalesce(ended, '{}')) GROUP BY a.queue;
+    IF added > 0 THEN
+        INSERT INTO faultline.tallies (bucket, queue, available) VALUES (in_bucket, in_queue, added);
     END IF;
 END
 $$;

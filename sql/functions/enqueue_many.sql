@@ -11,7 +11,6 @@ DECLARE
     owner   record;
     at      integer;
     ids     uuid[];
-    due     text;
     -- Ids of one call ascend, so that its jobs stand in the queue in their order: the same milliseconds, then a number.
     prefix  bytea := substring(uuid_send(faultline.new_id(0::smallint)) FROM 1 FOR 6);
 BEGIN
@@ -55,11 +54,11 @@ BEGIN
                        g.attempts_max, g.lease_ttl, g.run_max, g.backoff_base, g.backoff_max, g.delivery, g.tags,
                        g.traceparent, g.key) AS problem
               FROM given g)
-        SELECT j.bucket, min(format('job %s of the array: %s', j.n, j.problem)) FILTER (WHERE j.problem IS NOT NULL) AS problem,
+        SELECT j.bucket, j.queue, min(format('job %s of the array: %s', j.n, j.problem)) FILTER (WHERE j.problem IS NOT NULL) AS problem,
                array_agg(j.n) AS numbers,
                array_agg(encode(overlay(uuid_send(faultline.new_id(j.bucket))
                                         PLACING prefix || int2send((28672 + j.n)::smallint) FROM 1 FOR 8), 'hex')::uuid) AS ids,
-               array_agg(j.queue) AS queues, array_agg(j.kind) AS kinds, array_agg(j.bytes) AS payloads,
+               array_agg(j.kind) AS kinds, array_agg(j.bytes) AS payloads,
                array_agg(j.encoding) AS encodings, array_agg(j.priority) AS priorities, array_agg(j.run_at) AS run_ats,
                array_agg(faultline.to_ms(j.delay)) AS delays, array_agg(j.attempts_max) AS attempts_max,
                array_agg(faultline.to_ms(j.lease_ttl)) AS ttls, array_agg(faultline.to_ms(j.run_max)) AS run_max,
@@ -67,7 +66,7 @@ BEGIN
                array_agg(j.delivery) AS deliveries, array_agg(to_jsonb(j.tags)::text) AS tags,
                array_agg(j.traceparent) AS traceparents, CASE WHEN count(j.key) > 0 THEN array_agg(j.key) END AS keys,
                array_agg(faultline.fingerprint(j.kind, j.encoding, j.bytes)) AS prints
-          FROM judged j GROUP BY j.bucket
+          FROM judged j GROUP BY j.bucket, j.queue ORDER BY j.bucket, j.queue COLLATE "C"
     LOOP
         IF part.problem IS NOT NULL THEN
             RAISE EXCEPTION '%', part.problem USING ERRCODE = 'FL400';
@@ -77,7 +76,7 @@ BEGIN
         END LOOP;
         FOR owner IN
             SELECT e.id, e.job_id, e.fingerprint FROM faultline.enqueue_jobs(
-                part.bucket, part.ids, part.queues, part.kinds, part.payloads, part.encodings,
+                part.bucket, part.queue, part.ids, part.kinds, part.payloads, part.encodings,
                 part.priorities::smallint[], part.run_ats, part.delays, part.attempts_max, part.ttls::integer[],
                 part.run_max, part.bases::integer[], part.mosts::integer[], part.deliveries::faultline.delivery[],
                 part.tags, part.traceparents, part.keys, part.prints) AS e
@@ -90,12 +89,11 @@ BEGIN
             END IF;
             ids[part.numbers[at]] := owner.job_id;
         END LOOP;
-        FOR due IN
-            SELECT DISTINCT d.queue FROM unnest(part.queues, part.run_ats, part.delays) AS d(queue, run_at, delay_ms)
-             WHERE coalesce(d.run_at, '-infinity') <= faultline.clock() AND coalesce(d.delay_ms, 0) = 0
-        LOOP
-            PERFORM faultline.announce(due);
-        END LOOP;
+        PERFORM FROM unnest(part.run_ats, part.delays) AS d(run_at, delay_ms)
+          WHERE coalesce(d.run_at, '-infinity') <= faultline.clock() AND coalesce(d.delay_ms, 0) = 0;
+        IF FOUND THEN
+            PERFORM faultline.announce(part.queue);
+        END IF;
     END LOOP;
     RETURN QUERY SELECT i.id FROM unnest(ids) WITH ORDINALITY AS i(id, n) ORDER BY i.n;
 EXCEPTION WHEN data_exception THEN

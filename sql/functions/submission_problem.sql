@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION faultline.submission_problem(
     kind text, payload jsonb, payload_bytes bytea, payload_bytes_max integer, priority integer, run_at timestamptz,
     delay interval, attempts_max integer, lease_ttl interval, run_max interval, backoff_base interval,
     backoff_max interval, delivery text, tags text[], traceparent text, idempotency_key text)
-RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
     SELECT CASE
         WHEN payload IS NOT NULL AND payload_bytes IS NOT NULL THEN 'give payload or payload_bytes, not both'

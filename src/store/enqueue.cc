@@ -34,8 +34,10 @@ void for_each_index(const Visit& visit) {
   }(std::make_index_sequence<kFieldCount<NewJob>>{});
 }
 
-/// Keys are sent last, with their fingerprints.
-constexpr bool is_key(const FieldInfo& field) { return field.name == facts::kIdempotencyKey.name; }
+/// A call is for one queue, and keys are sent last, with their fingerprints.
+constexpr bool is_sent_apart(const FieldInfo& field) {
+  return field.name == facts::kQueue.name || field.name == facts::kIdempotencyKey.name;
+}
 
 pg::Type array_of(pg::Type element) {
   switch (element) {
@@ -83,7 +85,7 @@ class EnqueueBatch {
       const NewJob& job = jobs[i];
       if (!job.idempotency_key) {
         submissions_[i].job = new_job_id(bucket);
-        plain_[bucket].push_back(i);
+        plain_[{bucket, job.queue}].push_back(i);
         continue;
       }
       prints_.emplace(i, fingerprint(job));
@@ -94,7 +96,8 @@ class EnqueueBatch {
       }
       const std::int16_t place = bucket_of_key(job.queue, *job.idempotency_key, backend.buckets());
       submissions_[i].job = new_job_id(place);
-      keyed_[place].push_back(i);
+      by_id_.emplace(submissions_[i].job.value, i);
+      keyed_[{place, job.queue}].push_back(i);
     }
   }
 
@@ -113,10 +116,10 @@ class EnqueueBatch {
   /// All of it as one unit. Sent again it adds nothing: the ids are the same.
   [[nodiscard]] pg::Unit unit() const {
     pg::Unit unit;
-    for (const auto* jobs_of_buckets : {&plain_, &keyed_}) {
-      for (const auto& [bucket, indices] : *jobs_of_buckets) {
+    for (const Places* places : {&plain_, &keyed_}) {
+      for (const auto& [place, indices] : *places) {
         for (const std::span<const std::size_t> piece : pieces_of(indices)) {
-          unit.add(sql::kJobsEnqueue, job_params(bucket, piece, jobs_of_buckets == &keyed_));
+          unit.add(sql::kJobsEnqueue, job_params(place, piece, places == &keyed_));
         }
       }
     }
@@ -141,6 +144,10 @@ class EnqueueBatch {
   }
 
  private:
+  /// A bucket and a queue. Everybody's units take them in this order, and so wait for keys in the same one.
+  using Place = std::pair<std::int16_t, std::string_view>;
+  using Places = std::map<Place, std::vector<std::size_t>>;
+
   [[nodiscard]] std::vector<std::span<const std::size_t>> pieces_of(
       std::span<const std::size_t> indices) const {
     std::vector<std::span<const std::size_t>> pieces;
@@ -158,17 +165,17 @@ class EnqueueBatch {
     return pieces;
   }
 
-  [[nodiscard]] pg::Params job_params(std::int16_t bucket, std::span<const std::size_t> piece,
+  [[nodiscard]] pg::Params job_params(const Place& place, std::span<const std::size_t> piece,
                                       bool with_keys) const {
     const auto job = [&](std::size_t i) -> const NewJob& { return jobs_[i]; };
     pg::Params params;
-    params.add(bucket).add_array(pg::Type::uuid, piece,
-                                 [&](std::size_t i) { return submissions_[i].job.value; });
-    // In the order of the table, which is the order of the statements' parameters.
+    params.add(place.first).add(place.second);
+    params.add_array(pg::Type::uuid, piece, [&](std::size_t i) { return submissions_[i].job.value; });
+    // In the order of the table, which is the order of the statement's parameters.
     for_each_index([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
       constexpr auto field = kNewJobField<I>;
       using T = std::remove_cvref_t<decltype(field.of(job(0)))>;
-      if constexpr (is_key(field)) {
+      if constexpr (is_sent_apart(field)) {
         return;
       } else if constexpr (std::same_as<T, std::vector<std::string>>) {
         add_option(params, pg::Type::text, piece, [&](std::size_t i) { return tags_text(field.of(job(i))); });
@@ -197,23 +204,21 @@ class EnqueueBatch {
   void read_keyed(const pg::Result& rows, int row) {
     const JobId mine{rows.get<Uuid>(row, 0)};
     const JobId owner{rows.get<Uuid>(row, 1)};
-    for (const std::size_t i : keyed_.at(mine.bucket())) {
-      if (submissions_[i].job != mine) continue;
-      if (owner == mine) return;
-      const pg::BytesView print = rows.get<pg::BytesView>(row, 2);
-      Sha256& owner_print = owner_prints_[i];
-      std::ranges::copy(print.first(std::min(print.size(), owner_print.size())), owner_print.begin());
-      const bool same = owner_print == prints_.at(i);
-      submissions_[i] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
-                         .job = owner};
-      return;
-    }
+    if (owner == mine) return;
+    const std::size_t i = by_id_.at(mine.value);
+    const pg::BytesView print = rows.get<pg::BytesView>(row, 2);
+    Sha256& owner_print = owner_prints_[i];
+    std::ranges::copy(print.first(std::min(print.size(), owner_print.size())), owner_print.begin());
+    const bool same = owner_print == prints_.at(i);
+    submissions_[i] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
+                       .job = owner};
   }
 
   std::span<const NewJob> jobs_;
   std::vector<Submission> submissions_;
-  std::map<std::int16_t, std::vector<std::size_t>> plain_;
-  std::map<std::int16_t, std::vector<std::size_t>> keyed_;
+  Places plain_;
+  Places keyed_;
+  std::map<Uuid, std::size_t> by_id_;                         // items with keys
   std::vector<std::pair<std::size_t, std::size_t>> repeats_;  // of a key in this batch: (item, first item)
   std::map<std::size_t, Sha256> prints_;
   std::map<std::size_t, Sha256> owner_prints_;  // of items whose key belongs to a job that was there
@@ -237,7 +242,6 @@ std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, 
 }
 
 Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
-  if (auto problem = check_jobs(backend, jobs, deadline)) return std::unexpected(std::move(*problem));
   if (jobs.empty()) return std::vector<Submission>{};
   EnqueueBatch batch{backend, jobs};
   bool sent = false;

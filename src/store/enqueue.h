@@ -4,14 +4,16 @@
 
 namespace faultline::store {
 
+/// Of jobs that were checked.
 [[nodiscard]] Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs,
                                                         Deadline deadline);
 /// Inside the transaction that is open on a connection of the caller's.
 [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& connection,
                                                            std::span<const NewJob> jobs, Deadline deadline);
-/// The two halves of `enqueue_in`: the problem with jobs, if there is one, and adding those that have none.
+/// The problem with jobs, if there is one.
 [[nodiscard]] std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs,
                                               Deadline deadline);
+/// `enqueue_in` of jobs that were checked.
 [[nodiscard]] pg::Expected<std::vector<Submission>> add_jobs_in(Backend& backend, pg::Connection& connection,
                                                                 std::span<const NewJob> jobs,
                                                                 Deadline deadline);

@@ -10,16 +10,21 @@
 #include "store/maintenance.h"
 #include "store/queries.h"
 #include "store/settle.h"
+#include "store/shared_enqueue.h"
 #include "store/transaction.h"
 
 namespace faultline {
 
 class Store::Impl {
  public:
-  explicit Impl(std::unique_ptr<store::Backend> opened) : backend(std::move(opened)), claims(*backend) {}
+  explicit Impl(std::unique_ptr<store::Backend> opened)
+      : backend(std::move(opened)), claims(*backend), shared_enqueue([this](std::span<const NewJob> jobs) {
+          return store::enqueue(*backend, jobs, backend->deadline());
+        }) {}
 
   std::unique_ptr<store::Backend> backend;
   store::Claims claims;
+  store::SharedEnqueue shared_enqueue;
 
   /// Jobs that are put in front of others must not wait for the next look from the beginning.
   void after_settling(std::span<const Settlement> settlements) {
@@ -43,7 +48,12 @@ Expected<Store> Store::open(const StoreOptions& options) {
 }
 
 Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
-  auto submissions = store::enqueue(*impl_->backend, jobs, impl_->backend->deadline());
+  store::Backend& backend = *impl_->backend;
+  // What cannot be added is told before it shares a commit.
+  if (auto problem = store::check_jobs(backend, jobs, backend.deadline()))
+    return std::unexpected(std::move(*problem));
+  auto submissions = store::SharedEnqueue::takes(jobs) ? impl_->shared_enqueue.enqueue(jobs)
+                                                       : store::enqueue(backend, jobs, backend.deadline());
   impl_->after_enqueueing(jobs);
   return submissions;
 }

@@ -259,8 +259,10 @@ BEGIN
         PERFORM FROM faultline.fail(job.id, job.token, job.lease_id, 'late');
     END LOOP;
 
-    -- A job that has ended, submitted once more.
-    PERFORM FROM faultline.enqueue_jobs(0::smallint, ARRAY[job.id], '{plans}', '{plain}', '{1}', NULL, '{5}', NULL, NULL,
+    -- A job that has ended, submitted once more, alone and with others.
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ARRAY[job.id, faultline.new_id(0::smallint)], '{plain,late}',
+        '{1,1}', NULL, '{5,5}', NULL, '{0,86400000}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ARRAY[job.id], '{plain}', '{1}', NULL, '{5}', NULL, NULL,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     -- A key whose job ended long ago, and is on record.
     PERFORM set_config('plans.now', (statement_timestamp() + interval '3 hours')::text, true);
@@ -268,7 +270,7 @@ BEGIN
 
     -- All outcomes in one call, some of it under a lease that is not good, and some of it cancelled while it ran.
     ids := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 8) ORDER BY 1);
-    PERFORM FROM faultline.enqueue_jobs(0::smallint, ids, array_fill('plans'::text, '{8}'), array_fill('mixed'::text, '{8}'),
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ids, array_fill('mixed'::text, '{8}'),
         array_fill('1'::bytea, '{8}'), NULL, array_fill(0::smallint, '{8}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
         NULL, NULL, NULL, NULL);
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false);
@@ -290,7 +292,7 @@ BEGIN
 
     -- Leases that run out: of each kind of delivery, of one that is to be cancelled, and of one that cannot be ended.
     ids := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 5) ORDER BY 1);
-    PERFORM FROM faultline.enqueue_jobs(0::smallint, ids, array_fill('plans'::text, '{5}'), array_fill('lost'::text, '{5}'),
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ids, array_fill('lost'::text, '{5}'),
         array_fill('1'::bytea, '{5}'), NULL, array_fill(1::smallint, '{5}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL,
         '{at_least_once,at_most_once,hold,at_least_once,at_least_once}', NULL, NULL, NULL, NULL);
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{1}', '{-infinity}', ARRAY[lease], false);

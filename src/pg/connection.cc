@@ -187,6 +187,7 @@ class Connection::Impl {
   void take_error(Replies& replies, const Command* command, Ending ending, const PGresult* result);
   /// Whether an error says that prepared statements are not what they were; then all will be prepared anew.
   [[nodiscard]] bool forgot_prepared(const Error& error);
+  [[nodiscard]] Error out_of_step(Ending ending);
   [[nodiscard]] Error standby_not_waited_for();
   [[nodiscard]] Error send_failed();
   /// Reads to the end of a simple-protocol command. `asked`: a commit was asked for by it.
@@ -341,8 +342,10 @@ Expected<std::vector<Result>> Connection::Impl::collect(std::span<const Command>
       break;
     }
     if (!*next) {
-      check(++at <= commands.size() + 1, "libpq gives one end per command");
-      continue;
+      if (++at <= commands.size() + 1) continue;
+      // More ends than commands: what speaks there, such as a pooler that lost its server, is out of step.
+      if (!replies.error) replies.error = out_of_step(ending);
+      break;
     }
     if (PQresultStatus(next->get()) == PGRES_PIPELINE_SYNC) break;
     // After the last command only the Sync is left, and an error there is one of its commit.
@@ -399,11 +402,19 @@ void Connection::Impl::take_error(Replies& replies, const Command* command, Endi
   if (replies.error || replies.committed) return;
   replies.error = error_of(result);
   if (command != nullptr) replies.error->statement = command->statement->name;
-  // An ERROR at the commit says that it failed; a server that dies there may have committed.
-  const bool committing = command == nullptr || command->role == Command::Role::commit;
+  // An ERROR at the commit says that it failed; a server that dies there may have committed. A pooler that
+  // lost its server says so in the place of any answer: those that did not reach it may be of a commit.
+  const bool committing = command == nullptr || command->role == Command::Role::commit || pooled;
   if (fatal && committing && ending != Ending::none) {
     replies.error = outcome_unknown(std::move(*replies.error));
   }
+}
+
+Error Connection::Impl::out_of_step(Ending ending) {
+  wire.shut();
+  Error error{.code = Errc::connection_lost,
+              .message = "what the server answered fits nothing that it was asked"};
+  return ending == Ending::none ? error : outcome_unknown(std::move(error));
 }
 
 Error Connection::Impl::standby_not_waited_for() {
@@ -426,8 +437,14 @@ Expected<std::vector<Result>> Connection::Impl::begin(std::span<const StepView> 
 }
 
 Expected<void> Connection::Impl::commit(Deadline deadline) {
-  check(in_transaction() || !wire.usable(), "commit() is called inside a transaction");
   if (auto ready = ready_to_send(deadline); !ready) return ready;
+  if (!in_transaction()) {
+    // By a COMMIT or ROLLBACK among a user's statements, or by a pooler that gave the session to somebody
+    // else.
+    wire.shut();
+    return std::unexpected(
+        outcome_unknown({.message = "the transaction had ended before its commit was asked for"}));
+  }
   const Command commands[] = {{.role = Command::Role::commit, .statement = &kCommit}};
   auto committed = execute(commands, Ending::at_commit, deadline);
   if (!committed) return std::unexpected(std::move(committed.error()));

@@ -62,7 +62,9 @@ std::string one_line(const char* text) {
 }
 
 bool is_fatal(const PGresult* result) {
-  const std::string_view severity = field_of(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+  // Poolers leave out the field that is the same in every language; what they say is in English.
+  std::string_view severity = field_of(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+  if (severity.empty()) severity = field_of(result, PG_DIAG_SEVERITY);
   return severity == "FATAL" || severity == "PANIC";
 }
 

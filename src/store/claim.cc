@@ -67,6 +67,8 @@ Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& reque
     const Step step = add_step(request, bucket, request.limit - jobs.size(), /*wait=*/true, unit);
     auto results = backend_.try_run(unit, deadline);
     if (!results) {
+      // What happened meanwhile may have put jobs in front of others.
+      cursor_.rewind();
       const pg::Errc code = results.error().code;
       // What a lost answer granted is nobody's until its leases run out; the next step claims other jobs.
       if (code == pg::Errc::outcome_unknown && Deadline::clock::now() < deadline) continue;

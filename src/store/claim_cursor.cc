@@ -10,6 +10,8 @@ using std::chrono::milliseconds;
 /// A look from the beginning that is over this fast may be made whenever a claim comes back short.
 constexpr milliseconds kFastLook{10};
 constexpr int kShareOfTime = 20;
+/// However long the last one took: in its time are outages, locks and full disks, too.
+constexpr std::chrono::seconds kUntilNextLookMax{2};
 
 }  // namespace
 
@@ -45,7 +47,7 @@ bool ClaimCursor::found(const std::string& queue, std::int16_t bucket, const Sca
   if (scan.from_the_beginning) {
     const auto took = now - begun;
     state.full_scan_is_slow = took > kFastLook;
-    state.full_scan_due = now + kShareOfTime * took;
+    state.full_scan_due = now + std::min<Clock::duration>(kShareOfTime * took, kUntilNextLookMax);
     return false;
   }
   return !full && (!state.full_scan_is_slow || now >= state.full_scan_due);

@@ -19,8 +19,8 @@ inline constexpr int kPriorities = 10;
 ///
 /// A job may still turn up in front of that place: its transaction committed late, or it was released, or
 /// scheduled for the past. So claims look from the beginning whenever one comes back short, when somebody in
-/// this process puts a job in front of others, and otherwise as often as costs at most a twentieth of the
-/// time.
+/// this process puts a job in front of others, after a claim that failed, and otherwise as often as costs at
+/// most a twentieth of the time, though at least every other second.
 ///
 /// All of this decides only when a job is found, never whether it may be taken. Thread-safe.
 class ClaimCursor {

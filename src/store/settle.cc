@@ -167,6 +167,7 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
     // Who has the turn at a queue with a cap may keep it for long, and the settlements do not wait for that.
     const Claims::Step step = claims.add_step(request, bucket, request.limit, /*wait=*/false, unit);
     auto results = backend.try_run(unit, deadline);
+    if (!results) claims.rewind();
     if (results) {
       batch.fenced().take(results->front(), group, [&](const pg::Result& rows) { return batch.read(rows); });
       const auto claimed = claims.read_step(request, step, results->back(), done.claimed);

@@ -43,7 +43,7 @@ class PgBouncer {
         << "\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = "
         << directory_.path().string()
         << "\nauth_type = trust\nauth_file = " << (directory_ / "users.txt").string()
-        << "\npool_mode = transaction\ndefault_pool_size = 1\n";
+        << "\npool_mode = transaction\ndefault_pool_size = 1\nserver_login_retry = 0\n";
     ProcessOptions options{.argv = {"/usr/sbin/pgbouncer", (directory_ / "pgbouncer.ini").string()}};
     // PgBouncer refuses to run as root, and only the server's own user can enter its socket's directory.
     if (geteuid() == 0) {

@@ -103,13 +103,31 @@ Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
   return backend;
 }
 
-pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline,
-                                                       Partition partition) {
+pg::Expected<std::vector<pg::Result>> Backend::run_once(const pg::Unit& unit, Deadline deadline,
+                                                        Partition partition) {
   return pg::with_retry(deadline, {}, [&]() -> pg::Expected<std::vector<pg::Result>> {
     auto connection = pool_.acquire(deadline, partition);
     if (!connection) return std::unexpected(std::move(connection.error()));
     return (*connection)->run(unit, deadline);
   });
+}
+
+pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline,
+                                                       Partition partition) {
+  const std::uint64_t doubts = doubts_;
+  std::uint64_t settled = doubts_settled_;
+  const bool in_doubt = settled < doubts;
+  auto results = run_once(in_doubt ? pg::Unit{unit}.add(sql::kCommitMarker, {}) : unit, deadline, partition);
+  if (!results) {
+    if (results.error().code == pg::Errc::outcome_unknown) outcome_was_unknown();
+    return results;
+  }
+  if (in_doubt) {
+    results->pop_back();
+    while (settled < doubts && !doubts_settled_.compare_exchange_weak(settled, doubts)) {
+    }
+  }
+  return results;
 }
 
 Expected<std::vector<pg::Result>> Backend::run(const pg::Unit& unit, Deadline deadline, Partition partition) {
@@ -127,13 +145,15 @@ Expected<pg::Result> Backend::run(const pg::Statement& statement, pg::Params par
 }
 
 Expected<std::vector<pg::Result>> Backend::read(const pg::Unit& unit, Deadline deadline) {
-  auto results = run(unit, deadline);
-  if (!results && results.error().code == ErrorCode::outcome_unknown) {
+  for (;;) {
+    auto results = run_once(unit, deadline, Partition::general);
+    if (results) return std::move(*results);
+    if (results.error().code != pg::Errc::outcome_unknown) return std::unexpected(translate(results.error()));
+    if (Deadline::clock::now() < deadline) continue;
     return std::unexpected(Error{.code = ErrorCode::unavailable,
                                  .message = "the database did not answer in time",
                                  .hint = "nothing was changed; try again"});
   }
-  return results;
 }
 
 Expected<pg::Result> Backend::read(const pg::Statement& statement, pg::Params params, Deadline deadline) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <string>
@@ -28,6 +29,9 @@ class Backend {
   [[nodiscard]] int buckets() const { return buckets_; }
 
   /// Runs a unit, again after errors that left nothing behind. `outcome_unknown` comes back as it is.
+  ///
+  /// After an unknown outcome the next unit writes, whatever it finds: its commit waits for the standbys that
+  /// the one in doubt may not have waited for, and so what it says of that one is as durable as it sounds.
   [[nodiscard]] pg::Expected<std::vector<pg::Result>> try_run(const pg::Unit& unit, Deadline deadline,
                                                               Partition partition = Partition::general);
   /// The same for a unit that may as well be done twice: an unknown outcome, too, is run again.
@@ -39,6 +43,9 @@ class Backend {
   [[nodiscard]] Expected<std::vector<pg::Result>> read(const pg::Unit& unit, Deadline deadline);
   [[nodiscard]] Expected<pg::Result> read(const pg::Statement& statement, pg::Params params,
                                           Deadline deadline);
+
+  /// Of a commit that was not run by this.
+  void outcome_was_unknown() { ++doubts_; }
 
   [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) {
     return pool_.acquire(deadline);
@@ -63,11 +70,16 @@ class Backend {
  private:
   explicit Backend(const StoreOptions& options);
 
+  [[nodiscard]] pg::Expected<std::vector<pg::Result>> run_once(const pg::Unit& unit, Deadline deadline,
+                                                               Partition partition);
+
   StoreOptions options_;
   pg::Pool pool_;
   pg::Pool transactions_;
   Announcer announcer_;
   int buckets_ = 1;
+  std::atomic<std::uint64_t> doubts_{0};          ///< unknown outcomes so far
+  std::atomic<std::uint64_t> doubts_settled_{0};  ///< how many of them a later commit has settled
   std::mutex mutex_;
   std::set<std::string, std::less<>> queues_;  // guarded by mutex_
 };

@@ -322,8 +322,10 @@ Expected<std::size_t> enqueue_bulk(Backend& backend, const std::function<std::op
     if (auto added = add_jobs_in(backend, **connection, piece, backend.deadline()); !added)
       return refuse(translate(added.error()));
   }
-  if (auto committed = (*connection)->commit(backend.deadline()); !committed)
+  if (auto committed = (*connection)->commit(backend.deadline()); !committed) {
+    if (committed.error().code == pg::Errc::outcome_unknown) backend.outcome_was_unknown();
     return refuse(translate(committed.error()));
+  }
   return count;
 }
 

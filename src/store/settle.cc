@@ -270,12 +270,16 @@ Expected<std::vector<std::optional<Outcome::Kind>>> resolve(Backend& backend, st
   if (auto problem = batch.check()) return std::unexpected(std::move(*problem));
   std::vector<std::optional<Outcome::Kind>> outcomes(leases.size());
   for (const auto& group : batch.groups()) {
-    auto rows = backend.read(sql::kLeasesFind,
-                             batch.fence_params(batch.lease(group.front()).job.bucket(), group), deadline);
-    if (!rows) return std::unexpected(std::move(rows.error()));
-    for (int row = 0; row < rows->rows(); ++row) {
-      const auto index = batch.find(rows->get<Uuid>(row, 0), group);
-      if (index) outcomes[*index] = parse_outcome(rows->get<std::string_view>(row, 1));
+    // Who asks was left in doubt, perhaps by a standby that was not waited for. This commit waits for it.
+    pg::Unit unit;
+    unit.add(sql::kLeasesFind, batch.fence_params(batch.lease(group.front()).job.bucket(), group));
+    unit.add(sql::kCommitMarker, {});
+    auto results = backend.run(unit, deadline);
+    if (!results) return std::unexpected(std::move(results.error()));
+    const pg::Result& rows = results->front();
+    for (int row = 0; row < rows.rows(); ++row) {
+      const auto index = batch.find(rows.get<Uuid>(row, 0), group);
+      if (index) outcomes[*index] = parse_outcome(rows.get<std::string_view>(row, 1));
     }
   }
   return outcomes;

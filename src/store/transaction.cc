@@ -331,6 +331,7 @@ class FencedTransaction {
         if (!error.sqlstate.empty()) failed.error().thrown = std::make_exception_ptr(sql_error(error));
         return failed;
       }
+      backend_.outcome_was_unknown();
       open = Open::sent;
       return Verdict{};
     }

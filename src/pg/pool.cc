@@ -50,31 +50,66 @@ Expected<std::optional<Connection>> Pool::take(Reserve& reserve, Deadline deadli
 }
 
 Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
-  std::optional<Backoff> backoff;
   std::optional<Error> earlier;
+  {
+    const std::lock_guard lock{mutex_};
+    earlier = last_error_;
+  }
   for (;;) {
+    if (earlier) {
+      std::unique_lock lock{mutex_};
+      // Meanwhile another caller may return a connection that works, or find that the server answers again.
+      reserve.changed.wait_until(lock, std::min(next_try_, deadline), [&] {
+        return !reserve.idle.empty() || Deadline::clock::now() >= next_try_;
+      });
+      if (!reserve.idle.empty()) {
+        Connection returned = std::move(reserve.idle.back());
+        reserve.idle.pop_back();
+        lock.unlock();
+        give_up_slot(reserve);  // ours, or that of the returned one if it is dead
+        if (returned.alive_while_idle()) return returned;
+        continue;
+      }
+      const auto now = Deadline::clock::now();
+      if (now >= deadline) {
+        lock.unlock();
+        give_up_slot(reserve);
+        return std::unexpected(std::move(*earlier));
+      }
+      if (now < next_try_) continue;
+      // One tries for all; if it hangs, the next one tries when this time is over.
+      next_try_ = now + options_.backoff_max;
+    }
     auto connection = Connection::open(options_.connect, deadline);
-    if (connection) return connection;
+    if (connection) {
+      server_answers();
+      return connection;
+    }
     // A last try that the deadline cut short says less than the ones before it.
     if (connection.error().code == Errc::deadline_exceeded && earlier) connection = std::unexpected(*earlier);
-    earlier = connection.error();
-    std::unique_lock lock{mutex_};
-    if (!backoff) backoff.emplace(options_.backoff_min, options_.backoff_max, seeds_());
-    const auto wake = Deadline::clock::now() + backoff->next();
-    if (!connection.error().retryable() || wake >= deadline) {
-      lock.unlock();
+    if (!connection.error().retryable()) {
+      server_answers();
       give_up_slot(reserve);
       return connection;
     }
-    // Meanwhile another caller may return a connection that works.
-    if (reserve.changed.wait_until(lock, wake, [&] { return !reserve.idle.empty(); })) {
-      Connection returned = std::move(reserve.idle.back());
-      reserve.idle.pop_back();
-      lock.unlock();
-      give_up_slot(reserve);  // ours, or that of the returned one if it is dead
-      if (returned.alive_while_idle()) return returned;
-    }
+    earlier = connection.error();
+    const std::lock_guard lock{mutex_};
+    if (!backoff_) backoff_.emplace(options_.backoff_min, options_.backoff_max, seeds_());
+    last_error_ = earlier;
+    next_try_ = Deadline::clock::now() + backoff_->next();
   }
+}
+
+void Pool::server_answers() {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!backoff_) return;
+    backoff_.reset();
+    last_error_.reset();
+    next_try_ = {};
+  }
+  general_.changed.notify_all();
+  heartbeat_.changed.notify_all();
 }
 
 void Pool::give_up_slot(Reserve& reserve) noexcept {

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "pg/backoff.h"
 #include "pg/connection.h"
 
 namespace faultline::pg {
@@ -19,9 +20,10 @@ class Pool {
   struct Options {
     ConnectOptions connect;
     std::size_t connections_max = 4;
-    /// Waits between attempts to connect grow from `backoff_min` to `backoff_max`, with full jitter.
+    /// While the server cannot be reached, one caller at a time tries for all, with waits that grow from
+    /// `backoff_min` to `backoff_max`, with full jitter. It is over when the first one gets through.
     std::chrono::milliseconds backoff_min{50};
-    std::chrono::milliseconds backoff_max{5'000};
+    std::chrono::milliseconds backoff_max{500};
     /// Of the jitter; drawn from the operating system when absent.
     std::optional<std::mt19937::result_type> jitter_seed{};
   };
@@ -55,10 +57,15 @@ class Pool {
   [[nodiscard]] Expected<Connection> connect(Reserve& reserve, Deadline deadline);
   void give_back(Partition partition, Connection connection) noexcept;
   void give_up_slot(Reserve& reserve) noexcept;
+  /// Nobody needs to wait any longer before he tries to connect.
+  void server_answers();
 
   const Options options_;
   std::mutex mutex_;  // guards all below
   std::mt19937 seeds_;
+  std::optional<Backoff> backoff_{};  // while the server cannot be reached, as the next two
+  std::optional<Error> last_error_{};
+  Deadline next_try_{};
   Reserve general_;
   Reserve heartbeat_;
 };

@@ -13,7 +13,7 @@ namespace faultline::pg {
 
 struct RetryPolicy {
   std::chrono::milliseconds backoff_min{10};
-  std::chrono::milliseconds backoff_max{1'000};
+  std::chrono::milliseconds backoff_max{500};
   /// Of the jitter; drawn from the operating system when absent.
   std::optional<std::mt19937::result_type> seed{};
 };

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBackoffMin{100};
-constexpr milliseconds kBackoffMax{5'000};
+constexpr milliseconds kBackoffMax{1'000};
 /// After this much silence the server is asked whether it is still there.
 constexpr milliseconds kSilenceMax{30'000};
 /// How long it may take to connect, and to answer.

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kLinger{5};
 /// After this time a slot that took several jobs is not waited for any longer.
 constexpr std::chrono::milliseconds kFetch{10};
 constexpr std::chrono::milliseconds kBackOffMin{50};
-constexpr std::chrono::milliseconds kBackOffMax{5'000};
+constexpr std::chrono::milliseconds kBackOffMax{500};
 
 }  // namespace
 

@@ -1,5 +1,10 @@
 #include "pg/pool.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -178,6 +183,72 @@ TEST_F(PoolTest, goes_on_connecting_until_the_server_is_there) {
   }
   std::filesystem::remove(link);
   EXPECT_GT(must(pid), 0);
+}
+
+/// Accepts connections, and ends each a moment later. Knows how many there were, and how many at once.
+class Refuser {
+ public:
+  Refuser() {
+    sockaddr_in address{
+        .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size = sizeof address;
+    if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(socket_, 64) != 0 ||
+        ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      throw std::runtime_error("no socket");
+    port_ = ntohs(address.sin_port);
+    acceptor_ = std::jthread{[this] { accept_all(); }};
+  }
+  ~Refuser() {
+    ::shutdown(socket_, SHUT_RDWR);
+    acceptor_.join();
+    ::close(socket_);
+  }
+  [[nodiscard]] std::string dsn() const {
+    return "host=127.0.0.1 port=" + std::to_string(port_) +
+           " sslmode=disable gssencmode=disable dbname=x user=x";
+  }
+  std::atomic<int> accepted{0};
+  std::atomic<int> at_once_max{0};
+
+ private:
+  void accept_all() {
+    std::vector<std::jthread> held;
+    for (;;) {
+      const int client = ::accept(socket_, nullptr, nullptr);
+      if (client < 0) return;
+      ++accepted;
+      at_once_max = std::max(at_once_max.load(), ++open_);
+      held.emplace_back([this, client] {
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        --open_;
+        ::close(client);
+      });
+    }
+  }
+
+  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int port_ = 0;
+  std::atomic<int> open_{0};
+  std::jthread acceptor_;
+};
+
+// However many wait: a server that starts has better things to do than to refuse.
+TEST_F(PoolTest, one_caller_tries_for_all_while_the_server_cannot_be_reached) {
+  Refuser refuser;
+  Pool::Options refused = options(8);
+  refused.connect.dsn = refuser.dsn();
+  refused.backoff_max = std::chrono::milliseconds{2'000};
+  Pool pool{refused};
+  EXPECT_FALSE(pool.acquire(in_a_moment()));
+  const Deadline later = Deadline::clock::now() + std::chrono::milliseconds{300};
+  refuser.at_once_max = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 8; ++i)
+      callers.emplace_back([&] { EXPECT_EQ(pool.acquire(later).error().code, Errc::cannot_connect); });
+  }
+  EXPECT_GT(refuser.accepted, 1);
+  EXPECT_EQ(refuser.at_once_max, 1);
 }
 
 TEST_F(PoolTest, does_not_wait_for_what_waiting_cannot_cure) {

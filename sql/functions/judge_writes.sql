@@ -7,7 +7,8 @@
 --   token_mismatch   a newer token was minted since; or the number is the same and the lease id is not
 --                    (a number reissued after a failover); or there is no such job
 --   lease_expired    the token is still the newest, its time is over
---   already_settled  the token is still the newest, its attempt has ended already, in another way
+--   already_settled  the token is still the newest, its attempt has ended already, in another way; evidence if
+--                    it was no heartbeat and no progress, which may have been under way when their own worker settled
 --
 -- Not refused, and without evidence:
 --   repeated         this very settlement is on record, by the same lease with the same outcome: it was sent twice,
@@ -99,7 +100,9 @@ BEGIN
     SELECT in_bucket, v.id, time_now, v.verb, v.reason, v.queue, v.token, v.lease_id, v.worker,
            v.current_token, v.current_lease_id, v.current_worker, v.current_state, v.lease_expires_at
       FROM unnest(verdicts) AS v
-     WHERE v.reason IS NOT NULL;
+     WHERE v.reason IS NOT NULL
+       -- A worker's own settlement has overtaken its own heartbeat: that is refused, and no sign of anything.
+       AND NOT (v.reason = 'already_settled' AND v.verb IN ('heartbeat', 'progress'));
     RETURN QUERY SELECT v.* FROM unnest(verdicts) AS v;
 END
 $$;

@@ -137,6 +137,11 @@ class StaleTest : public StoreTest {
     for (const StaleWrite& write : must(store_.stale_writes(1'000))) {
       if (write.job == scene.stale.job) evidence.push_back(write);
     }
+    // They may have been under way when their own worker settled: refused, and no sign of anything.
+    if (reason == StaleReason::already_settled && (verb.label == "heartbeat" || verb.label == "progress")) {
+      EXPECT_TRUE(evidence.empty());
+      return;
+    }
     ASSERT_EQ(evidence.size(), 1U);
     const StaleWrite& write = evidence.front();
     EXPECT_EQ(write.verb, verb.evidence);

@@ -125,6 +125,10 @@ class Store {
   Store& operator=(Store&&) noexcept;
   ~Store();
 
+  /// For a program that ends: calls that wait for the database, now or later, fail at once, as if their time
+  /// was up. What they had sent may have been done.
+  void give_up();
+
   // Producing.
 
   /// Adds all jobs, or none if one of them is refused. Sent twice after a lost answer, they are added once.

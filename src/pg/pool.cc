@@ -8,8 +8,22 @@
 
 namespace faultline::pg {
 
+namespace {
+
+Pool::Options interrupted_by(const Interrupt& interrupt, Pool::Options options) {
+  options.connect.interrupt_fd = interrupt.fd();
+  return options;
+}
+
+Error too_late() {
+  return {.code = Errc::deadline_exceeded,
+          .message = "all connections of the pool were busy until the deadline"};
+}
+
+}  // namespace
+
 Pool::Pool(Options options)
-    : options_(std::move(options)),
+    : options_(interrupted_by(interrupt_, std::move(options))),
       seeds_(options_.jitter_seed ? *options_.jitter_seed : std::random_device{}()) {
   check(options_.connections_max > 0, "a pool has at least one connection");
   general_.limit = options_.connections_max;
@@ -35,11 +49,8 @@ Expected<Pool::Borrowed> Pool::acquire(Deadline deadline, Partition partition) {
 Expected<std::optional<Connection>> Pool::take(Reserve& reserve, Deadline deadline) {
   std::unique_lock lock{mutex_};
   const bool free = reserve.changed.wait_until(
-      lock, deadline, [&] { return !reserve.idle.empty() || reserve.open < reserve.limit; });
-  if (!free) {
-    return std::unexpected(Error{.code = Errc::deadline_exceeded,
-                                 .message = "all connections of the pool were busy until the deadline"});
-  }
+      lock, deadline, [&] { return given_up_ || !reserve.idle.empty() || reserve.open < reserve.limit; });
+  if (!free || given_up_) return std::unexpected(too_late());
   if (reserve.idle.empty()) {
     ++reserve.open;
     return std::nullopt;
@@ -60,9 +71,9 @@ Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
       std::unique_lock lock{mutex_};
       // Meanwhile another caller may return a connection that works, or find that the server answers again.
       reserve.changed.wait_until(lock, std::min(next_try_, deadline), [&] {
-        return !reserve.idle.empty() || Deadline::clock::now() >= next_try_;
+        return given_up_ || !reserve.idle.empty() || Deadline::clock::now() >= next_try_;
       });
-      if (!reserve.idle.empty()) {
+      if (!reserve.idle.empty() && !given_up_) {
         Connection returned = std::move(reserve.idle.back());
         reserve.idle.pop_back();
         lock.unlock();
@@ -71,7 +82,8 @@ Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
         continue;
       }
       const auto now = Deadline::clock::now();
-      if (now >= deadline) {
+      if (now >= deadline || given_up_) {
+        if (given_up_) earlier = too_late();
         lock.unlock();
         give_up_slot(reserve);
         return std::unexpected(std::move(*earlier));
@@ -98,6 +110,16 @@ Expected<Connection> Pool::connect(Reserve& reserve, Deadline deadline) {
     last_error_ = earlier;
     next_try_ = Deadline::clock::now() + backoff_->next();
   }
+}
+
+void Pool::give_up() {
+  {
+    const std::lock_guard lock{mutex_};
+    given_up_ = true;
+  }
+  interrupt_.fire();
+  general_.changed.notify_all();
+  heartbeat_.changed.notify_all();
 }
 
 void Pool::server_answers() {

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "pg/backoff.h"
 #include "pg/connection.h"
 
@@ -40,6 +41,9 @@ class Pool {
   class Borrowed;
   [[nodiscard]] Expected<Borrowed> acquire(Deadline deadline, Partition partition = Partition::general);
 
+  /// Whoever waits for the server or for a connection, now or later, has reached his deadline.
+  void give_up();
+
  private:
   /// Connections that only this partition's callers use. `open` counts idle, lent and connecting ones.
   struct Reserve {
@@ -60,12 +64,14 @@ class Pool {
   /// Nobody needs to wait any longer before he tries to connect.
   void server_answers();
 
+  Interrupt interrupt_;
   const Options options_;
   std::mutex mutex_;  // guards all below
   std::mt19937 seeds_;
   std::optional<Backoff> backoff_{};  // while the server cannot be reached, as the next two
   std::optional<Error> last_error_{};
   Deadline next_try_{};
+  bool given_up_ = false;
   Reserve general_;
   Reserve heartbeat_;
 };

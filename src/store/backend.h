@@ -47,6 +47,12 @@ class Backend {
   /// Of a commit that was not run by this.
   void outcome_was_unknown() { ++doubts_; }
 
+  /// Calls that wait for the database, now or later, have reached their deadlines.
+  void give_up() {
+    pool_.give_up();
+    transactions_.give_up();
+  }
+
   [[nodiscard]] pg::Expected<pg::Pool::Borrowed> acquire(Deadline deadline) {
     return pool_.acquire(deadline);
   }

@@ -47,6 +47,8 @@ Expected<Store> Store::open(const StoreOptions& options) {
   return Store{std::make_unique<Impl>(std::move(*backend))};
 }
 
+void Store::give_up() { impl_->backend->give_up(); }
+
 Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
   store::Backend& backend = *impl_->backend;
   // What cannot be added is told before it shares a commit.

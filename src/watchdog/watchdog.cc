@@ -30,6 +30,8 @@ class Watchdog::Impl {
       stopped_ = true;
     }
     changed_.notify_one();
+    // A sweep that is cut off here has changed nothing, or is done by the next watchdog.
+    store_.give_up();
     thread_.join();
   }
 
@@ -100,6 +102,7 @@ class Watchdog::Impl {
   }
 
   void reached(const Error* error) {
+    if (error != nullptr && !sleep({})) return;  // given up
     if (error != nullptr && !lost_)
       tell(Severity::error, "database_lost", {.fields = {{"error", error->describe()}}});
     if (error == nullptr && lost_) tell(Severity::info, "database_back", {});

@@ -67,6 +67,9 @@ class Link {
   [[nodiscard]] virtual Expected<Verdict> transact(const Lease& lease,
                                                    const std::function<Outcome(Transaction&)>& body) = 0;
 
+  /// The worker ends: calls under way, and later ones, fail as soon as that is possible.
+  virtual void give_up() {}
+
   // Waking.
 
   /// Both are called from a thread of the link's; they may call the link.

@@ -80,6 +80,10 @@ class StoreLink : public Link {
                       store::Listener::Callbacks{.announced = std::move(callbacks.announced),
                                                  .connected = std::move(callbacks.connected)});
   }
+  void give_up() override {
+    runtime_.give_up();
+    handlers_.give_up();
+  }
   void stop_claims() override {}
   void stop_listening() override { listener_.reset(); }
 

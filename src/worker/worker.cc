@@ -31,7 +31,9 @@ namespace {
 
 using worker::Clock;
 
-/// For the last outcomes, when all handlers have finished or were given up.
+/// For the last outcomes, when all handlers have finished or were given up: what is left of the drain's time,
+/// within these bounds.
+constexpr std::chrono::milliseconds kFlushMin{1'000};
 constexpr std::chrono::milliseconds kFlushMax{10'000};
 /// For the last spans, when all else is over.
 constexpr std::chrono::milliseconds kSpansMax{2'000};
@@ -360,7 +362,14 @@ DrainReport Worker::Impl::drain_once() {
     coordinator.fetch_finished();
     report.abandoned = abandon_running();
   }
-  report.unsettled = coordinator.wait_for_outcomes(Clock::now() + kFlushMax);
+  const Clock::time_point flushed_at =
+      std::clamp(deadline, Clock::now() + kFlushMin, Clock::now() + kFlushMax);
+  report.unsettled = coordinator.wait_for_outcomes(flushed_at);
+  // A database that is away must not keep the worker: calls that are still under way then are given up.
+  worker::Alarm time_up;
+  std::thread giver_up{[&] {
+    if (time_up.wait_until(flushed_at)) parts_->link->give_up();
+  }};
   report.released = coordinator.given_back();
   coordinator.close();
   parts_->link->stop_listening();
@@ -370,6 +379,8 @@ DrainReport Worker::Impl::drain_once() {
   parts_->progress_reporter.stop();
   for (std::thread& thread : background_threads_) thread.join();
   for (std::thread& claim_settler : claim_settlers_) claim_settler.join();
+  time_up.shut_off();
+  giver_up.join();
   if (all_ended) {
     for (std::thread& executor : executors_) executor.join();
     executors_.clear();

@@ -366,6 +366,8 @@ TEST_F(DrainTest, ends_and_says_what_is_unsettled_when_the_database_is_gone) {
   WireProxy proxy{database_.dsn()};
   WorkerOptions far = options();
   far.database = proxy.dsn();
+  far.drain_max = ms{100};
+  far.watchdog = true;
   Worker worker{far};
   worker.handle("test", [&](Context&) { gate.pass(); });
   must(worker.start());

@@ -183,8 +183,8 @@ class Store {
 
   // Maintenance.
 
-  /// One sweep of the watchdog over up to `claims_max` claims.
-  [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t claims_max = 100);
+  /// One sweep of the watchdog over up to `jobs_max` jobs of each bucket.
+  [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t jobs_max = 1'000);
   struct PruneReport {
     std::size_t jobs = 0;
     std::size_t keys = 0;

@@ -10,14 +10,14 @@ std::int16_t bucket_at(int i) { return static_cast<std::int16_t>(i); }
 
 }  // namespace
 
-Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, Deadline deadline) {
+Expected<SweepReport> expire_leases(Backend& backend, std::size_t jobs_max, Deadline deadline) {
   SweepReport report;
-  const auto limit = static_cast<std::int64_t>(claims_max);
+  const auto limit = static_cast<std::int64_t>(jobs_max);
   std::set<std::string> due_queues;
   for (int i = 0; i < backend.buckets(); ++i) {
     auto rows = backend.run(sql::kLeasesExpire, pg::Params{}.add(bucket_at(i)).add(limit), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
-    report.more = report.more || rows->get<std::int64_t>(0, 0) == limit;
+    report.more = report.more || rows->get<bool>(0, 0);
     const auto column = [&](std::string_view name) { return column_of(*rows, name); };
     for (int row = 0; row < rows->rows(); ++row) {
       if (rows->is_null(row, column("id"))) continue;

@@ -127,8 +127,8 @@ Expected<std::vector<Verdict>> Store::forget_effects(std::span<const EffectKey> 
   return store::forget_effects(*impl_->backend, keys, impl_->backend->deadline());
 }
 
-Expected<SweepReport> Store::expire_leases(std::size_t claims_max) {
-  return store::expire_leases(*impl_->backend, claims_max, impl_->backend->deadline());
+Expected<SweepReport> Store::expire_leases(std::size_t jobs_max) {
+  return store::expire_leases(*impl_->backend, jobs_max, impl_->backend->deadline());
 }
 
 Expected<Store::PruneReport> Store::prune(std::size_t limit) {

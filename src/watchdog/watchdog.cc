@@ -8,6 +8,7 @@
 
 #include "base/traceparent.h"
 #include "faultline/store.h"
+#include "watchdog/sweep_size.h"
 
 namespace faultline {
 namespace {
@@ -58,7 +59,8 @@ class Watchdog::Impl {
   }
 
   bool sweep() {
-    auto swept = store_.expire_leases();
+    auto swept = store_.expire_leases(size_.jobs());
+    swept ? size_.succeeded() : size_.failed();
     reached(swept ? nullptr : &swept.error());
     if (options_.on_sweep) report(swept);
     if (!swept) return false;
@@ -118,6 +120,7 @@ class Watchdog::Impl {
   const WatchdogOptions options_;
   Store store_;
   bool lost_ = false;
+  watchdog::SweepSize size_;
   std::minstd_rand jitter_{std::random_device{}()};
   std::mutex mutex_;
   std::condition_variable changed_;

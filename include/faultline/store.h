@@ -191,8 +191,8 @@ class Store {
   };
   /// Retires finished jobs and idempotency keys past their queue's retention, one batch of each.
   [[nodiscard]] Expected<PruneReport> prune(std::size_t limit = 1'000);
-  /// Folds the counters together; worth doing now and then.
-  [[nodiscard]] Expected<void> fold_counts();
+  /// Keeps the counts cheap to read, one batch of it; worth doing now and then. True: there is more to do.
+  [[nodiscard]] Expected<bool> fold_counts();
 
   // Operating. `call` names a call: whoever sends it again, because the answer was lost, gives the same name
   // and is told the same, and nothing is done twice. Nil: a call that is not sent again, but by the store
@@ -228,6 +228,7 @@ class Store {
   [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(
       std::size_t limit, std::optional<DatabaseTime> before = std::nullopt);
   [[nodiscard]] Expected<std::vector<Queue>> queues();
+  /// Exact, and cheap however many jobs there are, as long as a watchdog runs somewhere.
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
       const std::optional<std::string>& queue = std::nullopt);
   [[nodiscard]] Expected<DatabaseTime> now();

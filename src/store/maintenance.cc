@@ -59,12 +59,17 @@ Expected<Store::PruneReport> prune(Backend& backend, std::size_t limit, Deadline
   return report;
 }
 
-Expected<void> fold_counts(Backend& backend, Deadline deadline) {
+Expected<bool> fold_counts(Backend& backend, Deadline deadline) {
+  constexpr std::int64_t kJobs = 1'000;
+  constexpr std::int64_t kDifferences = 10'000;
+  bool more = false;
   for (int i = 0; i < backend.buckets(); ++i) {
-    auto folded = backend.run(sql::kTalliesFold, pg::Params{}.add(bucket_at(i)), deadline);
+    auto folded =
+        backend.run(sql::kTalliesFold, pg::Params{}.add(bucket_at(i)).add(kJobs).add(kDifferences), deadline);
     if (!folded) return std::unexpected(std::move(folded.error()));
+    more = more || folded->get<bool>(0, 0);
   }
-  return {};
+  return more;
 }
 
 }  // namespace faultline::store

@@ -135,7 +135,7 @@ Expected<Store::PruneReport> Store::prune(std::size_t limit) {
   return store::prune(*impl_->backend, limit, impl_->backend->deadline());
 }
 
-Expected<void> Store::fold_counts() {
+Expected<bool> Store::fold_counts() {
   return store::fold_counts(*impl_->backend, impl_->backend->deadline());
 }
 

@@ -98,7 +98,11 @@ class Watchdog::Impl {
       if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch)) break;
       if (!sleep(kBreath)) return;
     }
-    static_cast<void>(store_.fold_counts());
+    for (;;) {
+      const auto folded = store_.fold_counts();
+      if (!folded || !*folded) break;
+      if (!sleep(kBreath)) return;
+    }
   }
 
   void reached(const Error* error) {

@@ -188,8 +188,10 @@ class Store {
   struct PruneReport {
     std::size_t jobs = 0;
     std::size_t keys = 0;
+    std::size_t stale_writes = 0;
   };
-  /// Retires finished jobs and idempotency keys past their queue's retention, one batch of each.
+  /// Retires finished jobs, idempotency keys and the evidence of stale writes past their queue's retention,
+  /// one batch of each.
   [[nodiscard]] Expected<PruneReport> prune(std::size_t limit = 1'000);
   /// Keeps the counts cheap to read, one batch of it; worth doing now and then. True: there is more to do.
   [[nodiscard]] Expected<bool> fold_counts();

@@ -1,4 +1,4 @@
--- One round of housekeeping: retires finished jobs and idempotency keys that are past their queue's retention, 1000 of
+-- One round of housekeeping: retires finished jobs, idempotency keys and evidence past their queue's retention, 1000 of
 -- each and bucket at most, folds the counts, as far as that goes in one round, and returns how many jobs and keys went. Where neither a server nor a worker
 -- of the library runs, somebody calls it every minute.
 CREATE OR REPLACE FUNCTION faultline.tidy() RETURNS bigint
@@ -11,6 +11,7 @@ DECLARE
 BEGIN
     FOR place IN SELECT m.bucket FROM faultline.meta m ORDER BY m.bucket LOOP
         gone := gone + faultline.prune_jobs(place, 1000) + faultline.prune_keys(place, 1000);
+        PERFORM faultline.prune_stale_writes(place, 1000);
         PERFORM faultline.fold_tallies(place, 1000, 10000);
     END LOOP;
     RETURN gone;

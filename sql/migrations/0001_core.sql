@@ -217,6 +217,9 @@ WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 CREATE UNIQUE INDEX ledger_finished ON faultline.ledger (bucket, queue, job_id, requeues)
     WHERE state IN ('succeeded', 'cancelled');
 
+-- Which finished jobs of a queue are the next to be retired.
+CREATE INDEX ledger_retention ON faultline.ledger (bucket, queue, ended_at) WHERE state IN ('succeeded', 'cancelled');
+
 CREATE TABLE faultline.effects (
     bucket      smallint    NOT NULL,
     job_id      uuid        NOT NULL,
@@ -269,7 +272,7 @@ CREATE TABLE faultline.stale_writes (
     token         bigint      NOT NULL,
     lease_id      uuid        NOT NULL,
     worker        text        COLLATE "C" NOT NULL,
-    -- … and what was true of the job when it came; NULL where the job is not known at all.
+    -- … and what was true of the job when it came.
     current_token    bigint,
     current_lease_id uuid,
     current_worker   text     COLLATE "C",
@@ -281,6 +284,9 @@ CREATE TABLE faultline.stale_writes (
 -- Every row is in it. As with jobs_due, the predicate keeps statements that look for a job's rows from walking it while the
 -- table looks empty.
 CREATE INDEX stale_writes_by_time ON faultline.stale_writes (bucket, at) WHERE at > '-infinity';
+
+-- Which are the next to be retired.
+CREATE INDEX stale_writes_retention ON faultline.stale_writes (bucket, queue, at) WHERE queue <> '';
 
 -- How many jobs are where, as differences: every verb that moves jobs adds a row in its own
 -- transaction, readers add them up, the watchdog folds them together. Counts are exact, cost no scan

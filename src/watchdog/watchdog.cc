@@ -95,7 +95,7 @@ class Watchdog::Impl {
     for (;;) {
       auto pruned = store_.prune(kBatch);
       reached(pruned ? nullptr : &pruned.error());
-      if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch)) break;
+      if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch && pruned->stale_writes < kBatch)) break;
       if (!sleep(kBreath)) return;
     }
     for (;;) {

@@ -72,13 +72,16 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
         {"jobs_due", {"bucket", "queue", "priority"}, "run_at"},
         // The delayed jobs whose time has come.
         {"jobs_delayed", {"bucket"}, "run_at <= "}}},
-      // Retention walks the finished jobs of one queue, oldest first.
-      {"ledger", {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_finished", {"bucket", "queue"}, ""}}},
+      // Retention walks the finished jobs of one queue that are old enough.
+      {"ledger",
+       {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_retention", {"bucket", "queue"}, "ended_at < "}}},
       {"idempotency_keys",
        {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""},
         {"idempotency_keys_expiring", {"bucket"}, "expires_at <= "}}},
       {"effects", {{"effects_pkey", {"bucket", "job_id"}, ""}}},
-      {"stale_writes", {{"stale_writes_pkey", {"bucket", "job_id"}, ""}}},
+      {"stale_writes",
+       {{"stale_writes_pkey", {"bucket", "job_id"}, ""},
+        {"stale_writes_retention", {"bucket", "queue"}, "at < "}}},
       // Of these there are few.
       {"queues", {{"queues_pkey", {"bucket"}, ""}}},
       {"meta", {{"meta_pkey", {}, ""}}},
@@ -310,6 +313,11 @@ BEGIN
     FOR job IN SELECT c.* FROM faultline.claim('plans', 'w', 100) AS c LOOP
         PERFORM FROM faultline.complete(job.id, job.token, job.lease_id);
     END LOOP;
+    -- And of evidence about a job that stays.
+    PERFORM faultline.enqueue('plans', 'buried', '1');
+    SELECT c.* INTO job FROM faultline.claim('plans') AS c;
+    PERFORM FROM faultline.bury(job.id, job.token, job.lease_id, 'no');
+    PERFORM FROM faultline.complete(job.id, job.token, job.lease_id);
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '90 minutes')::text, true);
     PERFORM faultline.tidy();
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 day')::text, true);
@@ -652,6 +660,34 @@ TEST_F(PlanStatisticsTest, plans_that_were_made_on_an_empty_queue_stay_good_on_a
   EXPECT_EQ(
       number("SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relname = 'jobs'") / 100'000,
       0);
+}
+
+TEST_F(PlanStatisticsTest, retention_looks_at_few_finished_jobs_however_many_are_kept) {
+  must(sql_.exec_script(
+      "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)"
+      "  SELECT 0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default' FROM generate_series(1, "
+      "10000);"
+      "INSERT INTO faultline.stale_writes (bucket, job_id, verb, reason, token, lease_id, worker, queue)"
+      "  SELECT 0, gen_random_uuid(), 'complete', 'token_mismatch', 1, gen_random_uuid(), 'w', 'default'"
+      "    FROM generate_series(1, 10000);"
+      // One of each that is old enough.
+      "UPDATE faultline.ledger SET ended_at = '2000-01-01' WHERE job_id = (SELECT job_id FROM "
+      "faultline.ledger LIMIT 1);"
+      "UPDATE faultline.stale_writes SET at = '2000-01-01' WHERE id = (SELECT id FROM faultline.stale_writes "
+      "LIMIT 1)",
+      soon()));
+
+  Store::PruneReport first;
+  Store::PruneReport second;
+  const auto prune_twice = [&](Store store) {
+    first = must(store.prune());
+    second = must(store.prune());
+  };
+  EXPECT_LT(entries_read("ledger", prune_twice), 20);
+  EXPECT_EQ(first.jobs, 1U);
+  EXPECT_EQ(first.stale_writes, 1U);
+  EXPECT_EQ(second.jobs + second.stale_writes, 0U);
+  EXPECT_LT(entries_read("stale_writes", prune_twice), 20);
 }
 
 TEST_F(PlanStatisticsTest, a_claim_under_a_cap_folds_many_differences_and_folding_is_bounded) {

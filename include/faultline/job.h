@@ -334,8 +334,8 @@ struct Queue {
 
 struct QueueCounts {
   std::string queue;
-  std::int64_t scheduled = 0;
-  std::int64_t available = 0;
+  std::int64_t scheduled = 0;  ///< not due yet
+  std::int64_t available = 0;  ///< due
   std::int64_t running = 0;
   std::int64_t held = 0;
   std::int64_t dead = 0;

@@ -187,16 +187,18 @@ class Store {
 
   // Maintenance.
 
-  /// One sweep of the watchdog over up to `claims_max` claims.
-  [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t claims_max = 100);
+  /// One sweep of the watchdog over up to `jobs_max` jobs of each bucket.
+  [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t jobs_max = 1'000);
   struct PruneReport {
     std::size_t jobs = 0;
     std::size_t keys = 0;
+    std::size_t stale_writes = 0;
   };
-  /// Retires finished jobs and idempotency keys past their queue's retention, one batch of each.
+  /// Retires finished jobs, idempotency keys and the evidence of stale writes past their queue's retention,
+  /// one batch of each.
   [[nodiscard]] Expected<PruneReport> prune(std::size_t limit = 1'000);
-  /// Folds the counters together; worth doing now and then.
-  [[nodiscard]] Expected<void> fold_counts();
+  /// Keeps the counts cheap to read, one batch of it; worth doing now and then. True: there is more to do.
+  [[nodiscard]] Expected<bool> fold_counts();
 
   // Operating. `call` names a call: whoever sends it again, because the answer was lost, gives the same name
   // and is told the same, and nothing is done twice. Nil: a call that is not sent again, but by the store
@@ -232,6 +234,7 @@ class Store {
   [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(
       std::size_t limit, std::optional<DatabaseTime> before = std::nullopt);
   [[nodiscard]] Expected<std::vector<Queue>> queues();
+  /// Exact, and cheap however many jobs there are, as long as a watchdog runs somewhere.
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
       const std::optional<std::string>& queue = std::nullopt);
   [[nodiscard]] Expected<DatabaseTime> now();

@@ -51,8 +51,9 @@ BEGIN
     SELECT in_bucket, e.id, e.token + 1, e.attempt, 'cancelled', 'cancelled', e.requeues, e.queue, in_who, time_now,
            in_reason, in_call_id, /*carried e*/, e.run_at, e.encoding, e.payload
       FROM unnest(rows) AS e WHERE e.state <> 'running' AND e.token < 9223372036854775807;
-    INSERT INTO faultline.tallies (bucket, queue, available, held, dead, cancelled)
-    SELECT in_bucket, e.queue, -count(*) FILTER (WHERE e.state = 'available'), -count(*) FILTER (WHERE e.state = 'held'),
+    INSERT INTO faultline.tallies (bucket, queue, available, delayed, held, dead, cancelled)
+    SELECT in_bucket, e.queue, -count(*) FILTER (WHERE e.state = 'available'),
+           -count(*) FILTER (WHERE e.state = 'available' AND e.delayed), -count(*) FILTER (WHERE e.state = 'held'),
            -count(*) FILTER (WHERE e.state = 'dead'), count(*)
       FROM unnest(rows) AS e WHERE e.state <> 'running' AND e.token < 9223372036854775807 GROUP BY e.queue;
     RETURN QUERY

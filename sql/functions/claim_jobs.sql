@@ -38,6 +38,8 @@ DECLARE
     jobs_max  bigint := in_limit;
     ids       uuid[];
     ttls      integer[];
+    delayed   boolean[];
+    later     bigint := 0;
     ends      timestamptz[];
     first_end timestamptz;
 BEGIN
@@ -69,20 +71,27 @@ BEGIN
             END IF;
         END IF;
         -- A statement of its own, so that it sees what is true after the wait.
-        SELECT q.paused, q.running_max, q.lease_ttl_ms, q.attempts_max,
-               (SELECT coalesce(sum(t.running), 0) FROM faultline.tallies t
-                 WHERE t.bucket = in_bucket AND t.queue = in_queue) AS running INTO place
-          FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue;
+        SELECT q.paused, q.running_max, q.lease_ttl_ms, q.attempts_max, c.running, c.differences INTO place
+          FROM faultline.queues q
+         CROSS JOIN LATERAL (
+               SELECT coalesce(sum(t.running), 0) AS running, count(*) AS differences FROM faultline.tallies t
+                WHERE t.bucket = in_bucket AND t.queue = in_queue) AS c
+         WHERE q.bucket = in_bucket AND q.name = in_queue;
+        -- Every claim adds them all up, and others wait for their turn meanwhile: where the watchdog does not keep up,
+        -- each claim folds more of them than it adds.
+        IF place.differences > 1000 THEN
+            PERFORM faultline.fold_queue(in_bucket, in_queue, 1000);
+        END IF;
         jobs_max := least(in_limit, greatest(0, coalesce(place.running_max - place.running, in_limit)));
     END IF;
 
     IF NOT place.paused AND jobs_max > 0 THEN
-        SELECT array_agg(due.id), array_agg(due.ttl_ms) INTO ids, ttls
-          FROM (SELECT found.id,
+        SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.delayed) INTO ids, ttls, delayed
+          FROM (SELECT found.id, found.delayed,
                        least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
                   FROM unnest(in_priorities, in_since, in_since_ids) AS look(priority, since, since_id)
                  CROSS JOIN LATERAL (
-                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms
+                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed
                          FROM faultline.jobs j
                         WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
                           AND j.priority >= 0 AND (j.run_at, j.id) > (look.since, look.since_id)
@@ -124,8 +133,11 @@ BEGIN
               j.kind, j.payload, j.tags, j.traceparent;
     -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.
     GET DIAGNOSTICS jobs_max = ROW_COUNT;
-    INSERT INTO faultline.tallies (bucket, queue, available, running)
-    VALUES (in_bucket, in_queue, -jobs_max, jobs_max);
+    IF true = ANY (delayed) THEN
+        SELECT count(DISTINCT d.id) INTO later FROM unnest(ids, delayed) AS d(id, delayed) WHERE d.delayed;
+    END IF;
+    INSERT INTO faultline.tallies (bucket, queue, available, delayed, running)
+    VALUES (in_bucket, in_queue, -jobs_max, -later, jobs_max);
 END
 $$;
 GRANT EXECUTE ON FUNCTION faultline.claim_jobs TO faultline_owner, faultline_worker;

@@ -28,7 +28,7 @@ BEGIN
                SELECT s.attempts_max, s.backoff_base_ms, s.backoff_max_ms FROM faultline.queues s
                 WHERE s.bucket = in_bucket AND s.name = e.queue LIMIT 1) AS q) AS n;
     UPDATE faultline.jobs j
-       SET state = n.state, run_at = n.run_at, last_error = 'worker lease expired',
+       SET state = n.state, run_at = n.run_at, delayed = n.state = 'available' AND n.run_at > in_now, last_error = 'worker lease expired',
            worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL, granted_ttl_ms = NULL
       FROM unnest(ids, states, run_ats) AS n(id, state, run_at)
      WHERE j.bucket = in_bucket AND j.id = n.id AND n.state <> 'cancelled' AND n.run_at > '-infinity'
@@ -50,11 +50,12 @@ BEGIN
            e.queue, e.worker, e.claimed_at, in_now, e.cancel_reason, e.cancel_call_id, /*carried e*/, e.run_at,
            e.encoding, e.payload
       FROM unnest(states, in_rows) AS e(next_state) WHERE e.next_state = 'cancelled';
-    INSERT INTO faultline.tallies (bucket, queue, running, available, held, dead, cancelled)
+    INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, held, dead, cancelled)
     SELECT in_bucket, e.queue, -count(*), count(*) FILTER (WHERE e.next_state = 'available'),
+           count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > in_now),
            count(*) FILTER (WHERE e.next_state = 'held'), count(*) FILTER (WHERE e.next_state = 'dead'),
            count(*) FILTER (WHERE e.next_state = 'cancelled')
-      FROM unnest(states, in_rows) AS e(next_state) GROUP BY e.queue;
+      FROM unnest(states, run_ats, in_rows) AS e(next_state, next_run_at) GROUP BY e.queue;
     RETURN QUERY
     SELECT e.id, e.token, e.worker, e.queue, e.attempt, e.next_state, e.lease_expires_at,
            e.next_run_at <= in_now, e.traceparent

@@ -31,9 +31,12 @@ DECLARE
     problem   text;
     shape     text := '[1:' || cardinality(in_ids) || ']';
     mine      uuid[];
-    added     bigint;
+    added     bigint := 0;
+    later     bigint := 0;
+    one_later boolean;
     ended     uuid[];
     removed   bigint;
+    not_later bigint;
     owners    uuid[];
     expired   integer[];
     i         integer;
@@ -75,12 +78,13 @@ BEGIN
         time_now := faultline.clock_now();
         INSERT INTO faultline.jobs (
                bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
-               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent)
+               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, delayed)
         VALUES (in_bucket, in_ids[1], in_queue, in_kinds[1], in_payloads[1], coalesce(in_encodings[1], 'json'),
                 in_priorities[1],
                 coalesce(in_run_ats[1], time_now + coalesce(in_delays_ms[1], 0) * interval '1 millisecond'), time_now,
                 in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
-                coalesce(in_deliveries[1], 'at_least_once'), faultline.tags_of(in_tags[1]), in_traceparents[1])
+                coalesce(in_deliveries[1], 'at_least_once'), faultline.tags_of(in_tags[1]), in_traceparents[1],
+                coalesce(in_run_ats[1] > time_now, in_delays_ms[1] > 0, false))
         ON CONFLICT (bucket, id) DO NOTHING;
         IF NOT FOUND THEN
             RETURN;
@@ -89,7 +93,8 @@ BEGIN
         IF FOUND THEN
             DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = in_ids[1];
         ELSE
-            INSERT INTO faultline.tallies (bucket, queue, available) VALUES (in_bucket, in_queue, 1);
+            INSERT INTO faultline.tallies (bucket, queue, available, delayed)
+            VALUES (in_bucket, in_queue, 1, coalesce(in_run_ats[1] > time_now, in_delays_ms[1] > 0, false)::integer);
         END IF;
         RETURN;
     END IF;
@@ -171,21 +176,28 @@ BEGIN
              WHERE n.key IS NULL OR k.job_id = n.id);
     END IF;
 
-    INSERT INTO faultline.jobs (
-           bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
-           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key)
-    SELECT in_bucket, n.id, in_queue, n.kind, n.payload, coalesce(n.encoding, 'json'), n.priority,
-           coalesce(n.run_at, time_now + coalesce(n.delay_ms, 0) * interval '1 millisecond'), time_now,
-           n.attempts_max, n.lease_ttl_ms, n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms,
-           coalesce(n.delivery, 'at_least_once'), faultline.tags_of(n.tags), n.traceparent, n.key
-      FROM unnest(in_ids, in_kinds, in_payloads, in_encodings, in_priorities, in_run_ats, in_delays_ms, in_attempts_max,
-                  in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms, in_deliveries, in_tags,
-                  in_traceparents, in_keys)
-           AS n(id, kind, payload, encoding, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
-                backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, key)
-     WHERE in_keys IS NULL OR n.id = ANY (mine)
-    ON CONFLICT (bucket, id) DO NOTHING;
-    GET DIAGNOSTICS added = ROW_COUNT;
+    -- A loop, since only the rows that were added are counted, and how many of them are to wait.
+    FOR one_later IN
+        INSERT INTO faultline.jobs AS j (
+               bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
+               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key, delayed)
+        SELECT in_bucket, n.id, in_queue, n.kind, n.payload, coalesce(n.encoding, 'json'), n.priority,
+               coalesce(n.run_at, time_now + coalesce(n.delay_ms, 0) * interval '1 millisecond'), time_now,
+               n.attempts_max, n.lease_ttl_ms, n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms,
+               coalesce(n.delivery, 'at_least_once'), faultline.tags_of(n.tags), n.traceparent, n.key,
+               coalesce(n.run_at > time_now, n.delay_ms > 0, false)
+          FROM unnest(in_ids, in_kinds, in_payloads, in_encodings, in_priorities, in_run_ats, in_delays_ms,
+                      in_attempts_max, in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms,
+                      in_deliveries, in_tags, in_traceparents, in_keys)
+               AS n(id, kind, payload, encoding, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
+                    backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, key)
+         WHERE in_keys IS NULL OR n.id = ANY (mine)
+        ON CONFLICT (bucket, id) DO NOTHING
+        RETURNING j.delayed
+    LOOP
+        added := added + 1;
+        later := later + one_later::integer;
+    END LOOP;
     IF added = 0 THEN
         RETURN;
     END IF;
@@ -195,12 +207,15 @@ BEGIN
            SELECT l.job_id FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l;
     IF ended IS NOT NULL THEN
         -- A job that lives after an attempt on record has that attempt's token, at least.
-        DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended) AND j.token = 0;
-        GET DIAGNOSTICS removed = ROW_COUNT;
+        WITH taken AS (
+            DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended) AND j.token = 0
+            RETURNING j.delayed)
+        SELECT count(*), count(*) FILTER (WHERE t.delayed) INTO removed, not_later FROM taken t;
         added := added - removed;
+        later := later - not_later;
     END IF;
     IF added > 0 THEN
-        INSERT INTO faultline.tallies (bucket, queue, available) VALUES (in_bucket, in_queue, added);
+        INSERT INTO faultline.tallies (bucket, queue, available, delayed) VALUES (in_bucket, in_queue, added, later);
     END IF;
 END
 $$;

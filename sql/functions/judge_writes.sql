@@ -1,4 +1,4 @@
--- Judges writes by their leases: says whether each is good, and if it is not why, and keeps the evidence. It changes
+-- Judges writes by their leases: says whether each is good, and if it is not why, and keeps the evidence if there is such a job. It changes
 -- nothing else, and holds the rows until the end of the transaction: what the caller writes in the same transaction under
 -- a good lease is covered by the fence. Verbs on hot paths call it for the writes that they could not carry out, the
 -- others before they write.
@@ -100,7 +100,8 @@ BEGIN
     SELECT in_bucket, v.id, time_now, v.verb, v.reason, v.queue, v.token, v.lease_id, v.worker,
            v.current_token, v.current_lease_id, v.current_worker, v.current_state, v.lease_expires_at
       FROM unnest(verdicts) AS v
-     WHERE v.reason IS NOT NULL
+     -- About a job that is on record: there is no evidence to keep of what is made up, and nobody would ever retire it.
+     WHERE v.reason IS NOT NULL AND v.current_state IS NOT NULL
        -- A worker's own settlement has overtaken its own heartbeat: that is refused, and no sign of anything.
        AND NOT (v.reason = 'already_settled' AND v.verb IN ('heartbeat', 'progress'));
     RETURN QUERY SELECT v.* FROM unnest(verdicts) AS v;

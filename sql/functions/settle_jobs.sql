@@ -121,7 +121,8 @@ BEGIN
                         WHERE s.bucket = in_bucket AND s.name = e.queue LIMIT 1) AS q) AS n;
             done := coalesce(done, '{}');
             UPDATE faultline.jobs j
-               SET state = n.state, attempt = n.attempt, run_at = n.run_at, last_error = coalesce(n.error, j.last_error),
+               SET state = n.state, attempt = n.attempt, run_at = n.run_at,
+                   delayed = n.state = 'available' AND n.run_at > time_now, last_error = coalesce(n.error, j.last_error),
                    worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL, granted_ttl_ms = NULL
               FROM unnest(ids, states, attempts, run_ats, errors) AS n(id, state, attempt, run_at, error)
              WHERE j.bucket = in_bucket AND j.id = n.id AND n.attempt >= 0 AND n.attempt < 2147483647;
@@ -132,10 +133,11 @@ BEGIN
                    e.requeues, e.queue, e.worker, e.claimed_at, time_now, e.error
               FROM unnest(ids, outcomes, states, errors, rows) AS e(acted, outcome, next_state, error)
              WHERE e.acted IS NOT NULL;
-            INSERT INTO faultline.tallies (bucket, queue, running, available, dead)
+            INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, dead)
             SELECT in_bucket, e.queue, -count(*), count(*) FILTER (WHERE e.next_state = 'available'),
+                   count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > time_now),
                    count(*) FILTER (WHERE e.next_state = 'dead')
-              FROM unnest(ids, states, rows) AS e(acted, next_state)
+              FROM unnest(ids, states, run_ats, rows) AS e(acted, next_state, next_run_at)
              WHERE e.acted IS NOT NULL GROUP BY e.queue;
             RETURN QUERY
             SELECT e.id, 'committed', NULL::faultline.stale_reason, NULL::bigint, NULL::text, NULL::faultline.job_state,

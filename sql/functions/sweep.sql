@@ -1,4 +1,5 @@
--- One round of the watchdog: ends the attempts whose lease has run out, so that their jobs go on, and returns how many.
+-- One round of the watchdog: ends the attempts whose lease has run out, so that their jobs go on, 1000 in each bucket at
+-- most, and returns how many.
 -- Somebody has to call it every few seconds: servers and workers of the library do it by themselves, SQL workers between
 -- two claims, or pg_cron. Any number may at once.
 CREATE OR REPLACE FUNCTION faultline.sweep() RETURNS bigint

@@ -94,6 +94,9 @@ CREATE TABLE faultline.jobs (
     state            faultline.job_state NOT NULL DEFAULT 'available',
     delivery         faultline.delivery  NOT NULL DEFAULT 'at_least_once',
     encoding         faultline.encoding  NOT NULL DEFAULT 'json',
+    -- Its time had not come when run_at was written. The watchdog takes the mark away some time after it has come, so
+    -- that the jobs which were late at some time and are not any more can be told by looking at few.
+    delayed          boolean     NOT NULL DEFAULT false,
     -- How often the job was requeued: it may finish once per requeue, and no more.
     requeues         integer     NOT NULL DEFAULT 0,
     -- Options of the job; NULL: as the queue says.
@@ -145,6 +148,10 @@ WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_
 -- that says `priority >= 0`. All others look jobs up by primary key, and on a table that looks empty the two
 -- indexes would seem equally good.
 CREATE INDEX jobs_due ON faultline.jobs (bucket, queue, priority, run_at, id) WHERE priority >= 0;
+
+-- Which jobs were told to wait, by the time that they wait for. Only those are in it, so what is submitted to run at once
+-- costs nothing here.
+CREATE INDEX jobs_delayed ON faultline.jobs (bucket, run_at, id) WHERE delayed;
 
 -- Where the watchdog looks: one row per claim, naming the jobs it took. It grants nothing (the lease
 -- is on the job row); it says which rows to look at, and when, so that neither a claim nor a heartbeat
@@ -210,6 +217,9 @@ WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 CREATE UNIQUE INDEX ledger_finished ON faultline.ledger (bucket, queue, job_id, requeues)
     WHERE state IN ('succeeded', 'cancelled');
 
+-- Which finished jobs of a queue are the next to be retired.
+CREATE INDEX ledger_retention ON faultline.ledger (bucket, queue, ended_at) WHERE state IN ('succeeded', 'cancelled');
+
 CREATE TABLE faultline.effects (
     bucket      smallint    NOT NULL,
     job_id      uuid        NOT NULL,
@@ -262,7 +272,7 @@ CREATE TABLE faultline.stale_writes (
     token         bigint      NOT NULL,
     lease_id      uuid        NOT NULL,
     worker        text        COLLATE "C" NOT NULL,
-    -- … and what was true of the job when it came; NULL where the job is not known at all.
+    -- … and what was true of the job when it came.
     current_token    bigint,
     current_lease_id uuid,
     current_worker   text     COLLATE "C",
@@ -275,21 +285,29 @@ CREATE TABLE faultline.stale_writes (
 -- table looks empty.
 CREATE INDEX stale_writes_by_time ON faultline.stale_writes (bucket, at) WHERE at > '-infinity';
 
+-- Which are the next to be retired.
+CREATE INDEX stale_writes_retention ON faultline.stale_writes (bucket, queue, at) WHERE queue <> '';
+
 -- How many jobs are where, as differences: every verb that moves jobs adds a row in its own
 -- transaction, readers add them up, the watchdog folds them together. Counts are exact, cost no scan
 -- of jobs, and no two transactions ever wait for one another over them.
 CREATE TABLE faultline.tallies (
     bucket    smallint NOT NULL,
     queue     text     COLLATE "C" NOT NULL,
+    id        bigint   NOT NULL GENERATED ALWAYS AS IDENTITY,
+    -- Due and scheduled: which of the two a job is changes with the clock.
     available bigint   NOT NULL DEFAULT 0,
+    -- Of the available ones those that are marked as delayed. Less those of them whose time has come meanwhile, which
+    -- are few and have an index, it is the number of scheduled jobs.
+    delayed   bigint   NOT NULL DEFAULT 0,
     running   bigint   NOT NULL DEFAULT 0,
     held      bigint   NOT NULL DEFAULT 0,
     dead      bigint   NOT NULL DEFAULT 0,
     succeeded bigint   NOT NULL DEFAULT 0,
-    cancelled bigint   NOT NULL DEFAULT 0
+    cancelled bigint   NOT NULL DEFAULT 0,
+    PRIMARY KEY (bucket, queue, id)
 )
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX tallies_of_queue ON faultline.tallies (bucket, queue);
 
 -- What became of one write: what a verb answers for each write that it did not carry out.
 CREATE TYPE faultline.verdict AS (

@@ -1,17 +1,22 @@
 -- Queues whose counters are not the number of their jobs. Caps are held by these counters, and people believe them.
 -- A finished job that was requeued since is counted where it is now.
 --
--- Costs one walk over the live jobs, and one over the ledger.
+-- Costs one walk over the live jobs, one over those that are marked as delayed, and one over the ledger.
 --
 -- $1 bucket  $2 rows at most
 WITH counted AS MATERIALIZED (
     SELECT jobs.queue, jobs.state, sum(jobs.jobs) AS jobs
-      FROM (SELECT j.queue, j.state, count(*) AS jobs
+      FROM (SELECT j.queue, j.state::text AS state, count(*) AS jobs
               FROM faultline.jobs j
              WHERE j.bucket = $1::smallint AND j.queue <> ''
              GROUP BY j.queue, j.state
             UNION ALL
-            SELECT l.queue, l.state, count(*)
+            SELECT j.queue, 'delayed', count(*)
+              FROM faultline.jobs j
+             WHERE j.bucket = $1::smallint AND j.delayed AND j.state = 'available'
+             GROUP BY j.queue
+            UNION ALL
+            SELECT l.queue, l.state::text, count(*)
               FROM faultline.ledger l
              WHERE l.bucket = $1::smallint AND l.state IN ('succeeded', 'cancelled')
                AND NOT EXISTS (SELECT FROM faultline.ledger r
@@ -20,10 +25,10 @@ WITH counted AS MATERIALIZED (
              GROUP BY l.queue, l.state) AS jobs
      GROUP BY jobs.queue, jobs.state
 ), tallied AS MATERIALIZED (
-    SELECT t.queue, c.state::faultline.job_state AS state, sum(c.jobs) AS jobs
+    SELECT t.queue, c.state, sum(c.jobs) AS jobs
       FROM faultline.tallies t
-     CROSS JOIN LATERAL (VALUES ('available', t.available), ('running', t.running), ('held', t.held),
-                                ('dead', t.dead), ('succeeded', t.succeeded), ('cancelled', t.cancelled))
+     CROSS JOIN LATERAL (VALUES ('available', t.available), ('delayed', t.delayed), ('running', t.running),
+                                ('held', t.held), ('dead', t.dead), ('succeeded', t.succeeded), ('cancelled', t.cancelled))
            AS c(state, jobs)
      WHERE t.bucket = $1::smallint
      GROUP BY t.queue, c.state

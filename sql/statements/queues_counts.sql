@@ -1,57 +1,50 @@
--- How many jobs are where, per queue, and since when the oldest due one waits. Sums of differences, so
--- a million jobs cost no more than ten.
+-- How many jobs are where, per queue, and since when the oldest due one waits. Sums of differences, so a million jobs cost
+-- no more than ten.
 --
--- Due and scheduled are one stored state: up to $2 of each are counted, and if either is fewer than
--- that, the other is the rest. Only where both are more is the scheduled side counted whole.
+-- Due and scheduled are one stored state, and the clock tells them apart. Scheduled are the jobs that are marked as delayed,
+-- which are counted, less those of them whose time has come. The latter are looked at one by one: fold_tallies takes the
+-- mark from them, so they are those of the last few seconds while a watchdog runs.
 --
--- $1 bucket  $2 jobs to count of due and of scheduled  $3 queue, NULL: all
-SELECT q.name AS queue, coalesce(t.available, 0)::bigint AS waiting, coalesce(t.running, 0)::bigint AS running,
-       coalesce(t.held, 0)::bigint AS held, coalesce(t.dead, 0)::bigint AS dead,
-       coalesce(t.succeeded, 0)::bigint AS succeeded, coalesce(t.cancelled, 0)::bigint AS cancelled,
-       CASE WHEN near.scheduled < $2::bigint THEN near.scheduled
-            WHEN near.due < $2::bigint THEN coalesce(t.available, 0)::bigint - near.due
-            ELSE (SELECT count(*)
-                    FROM generate_series(0, 9) AS p(priority)
-                   CROSS JOIN LATERAL (
-                         SELECT FROM faultline.jobs j
-                          WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint AND j.priority >= 0
-                            AND j.run_at > faultline.clock() AND j.run_at < 'infinity'
-                            AND j.state = 'available') AS each)
-       END AS scheduled,
-       oldest.run_at AS oldest_due_at,
-       faultline.clock() AS now
-  FROM faultline.queues q
-  LEFT JOIN LATERAL (
-       SELECT sum(s.available) AS available, sum(s.running) AS running, sum(s.held) AS held, sum(s.dead) AS dead,
-              sum(s.succeeded) AS succeeded, sum(s.cancelled) AS cancelled
-         FROM faultline.tallies s
-        WHERE s.bucket = $1::smallint AND s.queue = q.name) AS t ON true
- CROSS JOIN LATERAL (
-       SELECT (SELECT count(*) FROM (
-                   SELECT FROM generate_series(0, 9) AS p(priority)
-                    CROSS JOIN LATERAL (
-                          SELECT FROM faultline.jobs j
-                           WHERE j.bucket = $1::smallint AND j.queue = q.name
-                             AND j.priority = p.priority::smallint AND j.priority >= 0
-                             AND j.run_at > faultline.clock() AND j.run_at < 'infinity'
-                             AND j.state = 'available' LIMIT $2::bigint) AS each
-                    LIMIT $2::bigint) AS first_ones) AS scheduled,
-              (SELECT count(*) FROM (
-                   SELECT FROM generate_series(0, 9) AS p(priority)
-                    CROSS JOIN LATERAL (
-                          SELECT FROM faultline.jobs j
-                           WHERE j.bucket = $1::smallint AND j.queue = q.name
-                             AND j.priority = p.priority::smallint AND j.priority >= 0
-                             AND j.run_at <= faultline.clock()
-                             AND j.state = 'available' LIMIT $2::bigint) AS each
-                    LIMIT $2::bigint) AS first_ones) AS due) AS near
+-- The queues stand among the summands, since a join of so many queues with so many sums would go through all pairs.
+-- The oldest due job is looked up in each priority between the first and the last that the queue has: mostly one.
+--
+-- $1 bucket  $2 queue, NULL: all
+SELECT c.queue, c.available AS waiting, c.running, c.held, c.dead, c.succeeded, c.cancelled, c.delayed AS scheduled,
+       oldest.run_at AS oldest_due_at, faultline.clock() AS now
+  FROM (SELECT s.queue, sum(s.available)::bigint AS available, sum(s.delayed)::bigint AS delayed,
+               sum(s.running)::bigint AS running, sum(s.held)::bigint AS held, sum(s.dead)::bigint AS dead,
+               sum(s.succeeded)::bigint AS succeeded, sum(s.cancelled)::bigint AS cancelled
+          FROM (SELECT q.name AS queue, true AS known, 0 AS available, 0 AS delayed, 0 AS running, 0 AS held, 0 AS dead,
+                       0 AS succeeded, 0 AS cancelled
+                  FROM faultline.queues q
+                 WHERE q.bucket = $1::smallint AND ($2::text IS NULL OR q.name = $2::text)
+                UNION ALL
+                SELECT t.queue, false, t.available, t.delayed, t.running, t.held, t.dead, t.succeeded, t.cancelled
+                  FROM faultline.tallies t
+                 WHERE t.bucket = $1::smallint AND $2::text IS NULL
+                UNION ALL
+                SELECT t.queue, false, t.available, t.delayed, t.running, t.held, t.dead, t.succeeded, t.cancelled
+                  FROM faultline.tallies t
+                 WHERE t.bucket = $1::smallint AND t.queue = $2::text
+                UNION ALL
+                SELECT j.queue, false, 0, -1, 0, 0, 0, 0, 0
+                  FROM faultline.jobs j
+                 WHERE j.bucket = $1::smallint AND j.delayed AND j.run_at <= faultline.clock()
+                   AND j.state = 'available' AND ($2::text IS NULL OR j.queue = $2::text)) AS s
+         GROUP BY s.queue
+        HAVING bool_or(s.known)) AS c
  CROSS JOIN LATERAL (
        SELECT min(first.run_at) AS run_at
-         FROM generate_series(0, 9) AS p(priority)
+         FROM generate_series((SELECT j.priority::integer FROM faultline.jobs j
+                                WHERE j.bucket = $1::smallint AND j.queue = c.queue AND j.priority >= 0
+                                ORDER BY j.priority LIMIT 1),
+                              (SELECT j.priority::integer FROM faultline.jobs j
+                                WHERE j.bucket = $1::smallint AND j.queue = c.queue AND j.priority >= 0
+                                ORDER BY j.priority DESC LIMIT 1)) AS p(priority)
         CROSS JOIN LATERAL (
               SELECT j.run_at FROM faultline.jobs j
-               WHERE j.bucket = $1::smallint AND j.queue = q.name AND j.priority = p.priority::smallint AND j.priority >= 0
-                 AND j.run_at <= faultline.clock() AND j.state = 'available'
-               ORDER BY j.run_at LIMIT 1) AS first) AS oldest
- WHERE q.bucket = $1::smallint AND ($3::text IS NULL OR q.name = $3::text)
- ORDER BY q.name
+               WHERE j.bucket = $1::smallint AND j.queue = c.queue AND j.priority = p.priority::smallint
+                 AND j.priority >= 0 AND j.run_at <= faultline.clock() AND j.state = 'available'
+               ORDER BY j.run_at LIMIT 1) AS first
+        WHERE c.available > c.delayed) AS oldest
+ ORDER BY c.queue

@@ -1,4 +1,4 @@
--- Folds the differences of the counts together: sql/functions/fold_tallies.sql.
+-- Keeps the counts cheap to read: sql/functions/fold_tallies.sql.
 --
--- $1 bucket
-SELECT faultline.fold_tallies($1::smallint)
+-- $1 bucket  $2 delayed jobs to look at, at most  $3 differences to fold, at most
+SELECT faultline.fold_tallies($1::smallint, $2::bigint, $3::bigint)

@@ -10,14 +10,14 @@ std::int16_t bucket_at(int i) { return static_cast<std::int16_t>(i); }
 
 }  // namespace
 
-Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max, Deadline deadline) {
+Expected<SweepReport> expire_leases(Backend& backend, std::size_t jobs_max, Deadline deadline) {
   SweepReport report;
-  const auto limit = static_cast<std::int64_t>(claims_max);
+  const auto limit = static_cast<std::int64_t>(jobs_max);
   std::set<std::string> due_queues;
   for (int i = 0; i < backend.buckets(); ++i) {
     auto rows = backend.run(sql::kLeasesExpire, pg::Params{}.add(bucket_at(i)).add(limit), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
-    report.more = report.more || rows->get<std::int64_t>(0, 0) == limit;
+    report.more = report.more || rows->get<bool>(0, 0);
     const auto column = [&](std::string_view name) { return column_of(*rows, name); };
     for (int row = 0; row < rows->rows(); ++row) {
       if (rows->is_null(row, column("id"))) continue;
@@ -51,20 +51,27 @@ Expected<Store::PruneReport> prune(Backend& backend, std::size_t limit, Deadline
     pg::Unit unit;
     unit.add(sql::kJobsPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     unit.add(sql::kKeysPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
+    unit.add(sql::kStaleWritesPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     auto results = backend.run(unit, deadline);
     if (!results) return std::unexpected(std::move(results.error()));
     report.jobs += static_cast<std::size_t>((*results)[0].get<std::int64_t>(0, 0));
     report.keys += static_cast<std::size_t>((*results)[1].get<std::int64_t>(0, 0));
+    report.stale_writes += static_cast<std::size_t>((*results)[2].get<std::int64_t>(0, 0));
   }
   return report;
 }
 
-Expected<void> fold_counts(Backend& backend, Deadline deadline) {
+Expected<bool> fold_counts(Backend& backend, Deadline deadline) {
+  constexpr std::int64_t kJobs = 1'000;
+  constexpr std::int64_t kDifferences = 10'000;
+  bool more = false;
   for (int i = 0; i < backend.buckets(); ++i) {
-    auto folded = backend.run(sql::kTalliesFold, pg::Params{}.add(bucket_at(i)), deadline);
+    auto folded =
+        backend.run(sql::kTalliesFold, pg::Params{}.add(bucket_at(i)).add(kJobs).add(kDifferences), deadline);
     if (!folded) return std::unexpected(std::move(folded.error()));
+    more = more || folded->get<bool>(0, 0);
   }
-  return {};
+  return more;
 }
 
 }  // namespace faultline::store

@@ -4,9 +4,8 @@
 
 namespace faultline::store {
 
-[[nodiscard]] Expected<SweepReport> expire_leases(Backend& backend, std::size_t claims_max,
-                                                  Deadline deadline);
+[[nodiscard]] Expected<SweepReport> expire_leases(Backend& backend, std::size_t jobs_max, Deadline deadline);
 [[nodiscard]] Expected<Store::PruneReport> prune(Backend& backend, std::size_t limit, Deadline deadline);
-[[nodiscard]] Expected<void> fold_counts(Backend& backend, Deadline deadline);
+[[nodiscard]] Expected<bool> fold_counts(Backend& backend, Deadline deadline);
 
 }  // namespace faultline::store

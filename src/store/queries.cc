@@ -11,9 +11,6 @@
 namespace faultline::store {
 namespace {
 
-/// Up to this many due and scheduled jobs are counted one by one; see queues_counts.sql.
-constexpr std::int64_t kCountOneByOne = 10'000;
-
 /// All rows of a result.
 template <class Struct>
 std::vector<Struct> read_all(const pg::Result& rows) {
@@ -191,9 +188,8 @@ Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optio
                                               Deadline deadline) {
   std::map<std::string, QueueCounts> counts;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
-    auto rows = backend.read(
-        sql::kQueuesCounts,
-        pg::Params{}.add(static_cast<std::int16_t>(bucket)).add(kCountOneByOne).add(queue), deadline);
+    auto rows = backend.read(sql::kQueuesCounts,
+                             pg::Params{}.add(static_cast<std::int16_t>(bucket)).add(queue), deadline);
     if (!rows) return std::unexpected(std::move(rows.error()));
     for (int row = 0; row < rows->rows(); ++row) {
       const auto number = [&](std::string_view name) {

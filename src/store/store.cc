@@ -129,15 +129,15 @@ Expected<std::vector<Verdict>> Store::forget_effects(std::span<const EffectKey> 
   return store::forget_effects(*impl_->backend, keys, impl_->backend->deadline());
 }
 
-Expected<SweepReport> Store::expire_leases(std::size_t claims_max) {
-  return store::expire_leases(*impl_->backend, claims_max, impl_->backend->deadline());
+Expected<SweepReport> Store::expire_leases(std::size_t jobs_max) {
+  return store::expire_leases(*impl_->backend, jobs_max, impl_->backend->deadline());
 }
 
 Expected<Store::PruneReport> Store::prune(std::size_t limit) {
   return store::prune(*impl_->backend, limit, impl_->backend->deadline());
 }
 
-Expected<void> Store::fold_counts() {
+Expected<bool> Store::fold_counts() {
   return store::fold_counts(*impl_->backend, impl_->backend->deadline());
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/traceparent.h"
 #include "faultline/store.h"
+#include "watchdog/sweep_size.h"
 
 namespace faultline {
 namespace {
@@ -60,7 +61,8 @@ class Watchdog::Impl {
   }
 
   bool sweep() {
-    auto swept = store_.expire_leases();
+    auto swept = store_.expire_leases(size_.jobs());
+    swept ? size_.succeeded() : size_.failed();
     reached(swept ? nullptr : &swept.error());
     if (options_.on_sweep) report(swept);
     if (!swept) return false;
@@ -95,10 +97,14 @@ class Watchdog::Impl {
     for (;;) {
       auto pruned = store_.prune(kBatch);
       reached(pruned ? nullptr : &pruned.error());
-      if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch)) break;
+      if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch && pruned->stale_writes < kBatch)) break;
       if (!sleep(kBreath)) return;
     }
-    static_cast<void>(store_.fold_counts());
+    for (;;) {
+      const auto folded = store_.fold_counts();
+      if (!folded || !*folded) break;
+      if (!sleep(kBreath)) return;
+    }
   }
 
   void reached(const Error* error) {
@@ -121,6 +127,7 @@ class Watchdog::Impl {
   const WatchdogOptions options_;
   Store store_;
   bool lost_ = false;
+  watchdog::SweepSize size_;
   std::minstd_rand jitter_{std::random_device{}()};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -422,6 +422,7 @@ TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
                              "progress",
                              "prune_jobs",
                              "prune_keys",
+                             "prune_stale_writes",
                              "record_effect",
                              "record_effects",
                              "release",

@@ -263,7 +263,7 @@ TEST_F(FenceTest, ten_thousand_expiries_are_worked_off_in_bounded_sweeps) {
   std::set<JobId> expired;
   int sweeps = 0;
   for (bool more = true; more; ++sweeps) {
-    const SweepReport report = must(store_.expire_leases(10));
+    const SweepReport report = must(store_.expire_leases(1'000));
     EXPECT_LE(report.expired.size(), 1'000U);
     for (const ExpiredLease& lease : report.expired) EXPECT_TRUE(expired.insert(lease.job).second);
     more = report.more;
@@ -274,6 +274,24 @@ TEST_F(FenceTest, ten_thousand_expiries_are_worked_off_in_bounded_sweeps) {
   EXPECT_EQ(counts().running, 0);
   EXPECT_EQ(counts().available + counts().scheduled, 10'000);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger WHERE outcome = 'expired'"), 10'000);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.grants"), 0);
+}
+
+TEST_F(FenceTest, a_claim_larger_than_a_sweep_is_worked_off_in_parts) {
+  enqueue_many(100);
+  ASSERT_EQ(claim("A", 100).size(), 100U);
+  advance(kTtl);
+
+  std::set<JobId> expired;
+  for (bool more = true; more;) {
+    const SweepReport report = must(store_.expire_leases(30));
+    EXPECT_LE(report.expired.size(), 30U);
+    for (const ExpiredLease& lease : report.expired) EXPECT_TRUE(expired.insert(lease.job).second);
+    more = report.more;
+  }
+
+  EXPECT_EQ(expired.size(), 100U);
+  EXPECT_EQ(counts().running, 0);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.grants"), 0);
 }
 

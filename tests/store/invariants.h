@@ -28,16 +28,17 @@ namespace faultline::testing {
           FROM faultline.ledger
     ), counted AS MATERIALIZED (
         SELECT queue, count(*) FILTER (WHERE state = 'available') AS available,
+               count(*) FILTER (WHERE state = 'available' AND delayed) AS delayed,
                count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state = 'held') AS held,
                count(*) FILTER (WHERE state = 'dead') AS dead, count(*) FILTER (WHERE state = 'succeeded') AS succeeded,
                count(*) FILTER (WHERE state = 'cancelled') AS cancelled
-          FROM (SELECT queue, state FROM live
+          FROM (SELECT queue, state, delayed FROM live
                 UNION ALL
-                SELECT queue, state FROM newest WHERE state IN ('succeeded', 'cancelled')) AS jobs
+                SELECT queue, state, false FROM newest WHERE state IN ('succeeded', 'cancelled')) AS jobs
          GROUP BY queue
     ), tallied AS MATERIALIZED (
-        SELECT queue, sum(available) AS available, sum(running) AS running, sum(held) AS held, sum(dead) AS dead,
-               sum(succeeded) AS succeeded, sum(cancelled) AS cancelled
+        SELECT queue, sum(available) AS available, sum(delayed) AS delayed, sum(running) AS running, sum(held) AS held,
+               sum(dead) AS dead, sum(succeeded) AS succeeded, sum(cancelled) AS cancelled
           FROM faultline.tallies GROUP BY queue
     )
     SELECT 'two ledger rows have one token' AS rule, job_id::text AS subject
@@ -94,12 +95,17 @@ namespace faultline::testing {
                         WHERE g.bucket = live.bucket AND g.lease_id = live.lease_id
                           AND g.check_at <= live.lease_expires_at AND live.id = ANY (g.job_ids))
     UNION ALL
+    SELECT 'the job waits for a time to come and is not marked, or waits for a person and is', id::text
+      FROM live
+     WHERE state = 'available' AND run_at > faultline.clock() AND NOT delayed
+        OR state IN ('held', 'dead') AND delayed
+    UNION ALL
     SELECT 'the tallies are not the counts', queue
       FROM counted c FULL JOIN tallied t USING (queue)
      WHERE (coalesce(c.available, 0), coalesce(c.running, 0), coalesce(c.held, 0), coalesce(c.dead, 0),
-            coalesce(c.succeeded, 0), coalesce(c.cancelled, 0))
+            coalesce(c.succeeded, 0), coalesce(c.cancelled, 0), coalesce(c.delayed, 0))
         <> (coalesce(t.available, 0), coalesce(t.running, 0), coalesce(t.held, 0), coalesce(t.dead, 0),
-            coalesce(t.succeeded, 0), coalesce(t.cancelled, 0))
+            coalesce(t.succeeded, 0), coalesce(t.cancelled, 0), coalesce(t.delayed, 0))
     UNION ALL
     SELECT 'an effect carries a token that the job never had', e.job_id::text
       FROM faultline.effects e

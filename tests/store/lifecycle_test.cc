@@ -324,6 +324,32 @@ TEST_F(LifecycleTest, a_queue_with_a_cap_never_runs_more_than_that) {
   EXPECT_EQ(claim("C", 5).size(), 1U);
 }
 
+TEST_F(LifecycleTest, evidence_leaves_when_its_queues_retention_has_passed) {
+  must(store_.set_queue("default", {.retention = ms{1'000}}));
+  const JobId id = enqueue();
+  const Lease lease = claim_one("A").lease;
+  settle(lease, Outcome::bury("no use"));
+  EXPECT_FALSE(settle(lease, Outcome::success()).committed());
+  advance(ms{1'000});
+  EXPECT_EQ(must(store_.prune()).stale_writes, 0U);
+  EXPECT_EQ(history(id).stale_writes.size(), 1U);
+  advance(ms{1});
+
+  EXPECT_EQ(must(store_.prune()).stale_writes, 1U);
+
+  EXPECT_TRUE(history(id).stale_writes.empty());
+  EXPECT_EQ(job(id).state, JobState::dead);
+}
+
+TEST_F(LifecycleTest, a_write_about_a_job_that_does_not_exist_is_refused_and_leaves_nothing) {
+  Lease lease = (enqueue(), claim_one("A").lease);
+  lease.job.value.bytes[0] ^= 1;
+
+  EXPECT_FALSE(settle(lease, Outcome::success()).committed());
+
+  EXPECT_TRUE(must(store_.stale_writes(10)).empty());
+}
+
 TEST_F(LifecycleTest, finished_jobs_leave_when_their_retention_has_passed) {
   must(store_.set_queue("default", {.retention = ms{1'000}, .key_retention = ms{2'000}}));
   const JobId id = enqueue({.idempotency_key = "k"});

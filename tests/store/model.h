@@ -142,10 +142,10 @@ class Model {
     if (ended == job.ended.end() || ended->second.first != lease.lease_id) return StaleReason::token_mismatch;
     return ended->second.second == "expired" ? StaleReason::lease_expired : StaleReason::already_settled;
   }
-  /// The same for a write that is made: a refusal leaves evidence.
+  /// The same for a write that is made: a refusal leaves evidence, if there is such a job.
   std::optional<StaleReason> write(const Lease& lease, OfCancelled cancelled = OfCancelled::refused) {
     const auto reason = refusal(lease, cancelled);
-    if (reason) ++stale_writes_;
+    if (reason && jobs_.contains(lease.job)) ++stale_writes_;
     return reason;
   }
 

@@ -1,5 +1,5 @@
--- Keeps the counts cheap to read: takes the mark from up to in_jobs_max delayed jobs whose time has come, and folds up to
--- in_tallies_max differences into one row per queue. Readers see the same numbers before and after. Answers whether there
+-- Keeps the counts cheap to read: folds up to in_tallies_max differences into one row per queue, and takes the mark from up
+-- to in_jobs_max delayed jobs whose time has come. Readers see the same numbers before and after. Answers whether there
 -- is more to do.
 --
 -- It waits for nobody, and nobody for it but for a moment: what somebody else has in hand is passed over. Two folds at once
@@ -14,13 +14,23 @@ DECLARE
     ids      uuid[];
     queues   text[];
     one      text;
-    more     boolean;
     room     bigint := in_tallies_max;
 BEGIN
     IF coalesce(in_jobs_max, 0) < 1 OR coalesce(in_tallies_max, 0) < 2 THEN
         RAISE EXCEPTION 'a fold looks at 1 job and 2 differences at least' USING ERRCODE = 'FL400';
     END IF;
-    -- Also those that run by now, so that nobody has to look at them a second time; they are in no count of waiting jobs.
+    FOR one IN
+        SELECT q.name FROM faultline.queues q
+         CROSS JOIN LATERAL (
+               SELECT t.id FROM faultline.tallies t
+                WHERE t.bucket = in_bucket AND t.queue = q.name OFFSET 1 LIMIT 1) AS second
+         WHERE q.bucket = in_bucket
+    LOOP
+        room := room - faultline.fold_queue(in_bucket, one, room);
+        EXIT WHEN room < 2;
+    END LOOP;
+    -- Last, so that nobody who needs one of these jobs waits for the rest. Also those that run by now, so that nobody has to
+    -- look at them a second time; they are in no count of waiting jobs.
     SELECT array_agg(o.id), array_agg(o.queue) FILTER (WHERE o.state = 'available') INTO ids, queues
       FROM (SELECT j.id, j.queue, j.state FROM faultline.jobs j
              WHERE j.bucket = in_bucket AND j.delayed AND j.run_at <= time_now
@@ -32,20 +42,7 @@ BEGIN
         INSERT INTO faultline.tallies (bucket, queue, delayed)
         SELECT in_bucket, q.name, -count(*) FROM unnest(queues) AS q(name) GROUP BY q.name;
     END IF;
-    more := coalesce(cardinality(ids), 0) >= in_jobs_max;
-
-    FOR one IN
-        SELECT q.name FROM faultline.queues q
-         CROSS JOIN LATERAL (
-               SELECT t.id FROM faultline.tallies t
-                WHERE t.bucket = in_bucket AND t.queue = q.name OFFSET 1 LIMIT 1) AS second
-         WHERE q.bucket = in_bucket
-    LOOP
-        room := room - faultline.fold_queue(in_bucket, one, room);
-        more := more OR room < 2;
-        EXIT WHEN room < 2;
-    END LOOP;
-    RETURN more;
+    RETURN room < 2 OR coalesce(cardinality(ids), 0) >= in_jobs_max;
 END
 $$;
 GRANT EXECUTE ON FUNCTION faultline.fold_tallies TO faultline_owner, faultline_worker;

@@ -94,8 +94,8 @@ CREATE TABLE faultline.jobs (
     state            faultline.job_state NOT NULL DEFAULT 'available',
     delivery         faultline.delivery  NOT NULL DEFAULT 'at_least_once',
     encoding         faultline.encoding  NOT NULL DEFAULT 'json',
-    -- Its time had not come when run_at was written. The watchdog takes the mark away some time after it has come, so
-    -- that the jobs which were late at some time and are not any more can be told by looking at few.
+    -- Its time had not come when run_at was written. The watchdog takes the mark away once it has: so few marked jobs are
+    -- due, and counting those is cheap.
     delayed          boolean     NOT NULL DEFAULT false,
     -- How often the job was requeued: it may finish once per requeue, and no more.
     requeues         integer     NOT NULL DEFAULT 0,

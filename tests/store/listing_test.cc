@@ -3,8 +3,11 @@
 #include <map>
 #include <set>
 
+#include <gmock/gmock.h>
+
 #include "schema/migrator.h"
 #include "store/fixture.h"
+#include "store/invariants.h"
 #include "support/process.h"
 
 namespace faultline::testing {
@@ -324,6 +327,27 @@ TEST_P(ListingTest, claims_reach_every_bucket_and_a_batch_over_them_is_settled_i
 }
 
 class ManyWaitingTest : public StoreTest {};
+
+TEST_F(ManyWaitingTest, jobs_whose_time_has_come_are_unmarked_in_batches_and_the_counts_stay_the_same) {
+  enqueue_many(2'500, {.delay = ms{1'000}});
+  enqueue_many(10, {.delay = ms{60'000}});
+  advance(ms{1'000});
+  ASSERT_EQ(claim("A", 100).size(), 100U);
+  const auto expect_marked = [&](std::int64_t marked) {
+    EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE delayed"), marked);
+    EXPECT_EQ(counts().available, 2'400);
+    EXPECT_EQ(counts().scheduled, 10);
+    EXPECT_EQ(counts().running, 100);
+    EXPECT_THAT(broken_invariants(sql_), ::testing::IsEmpty());
+  };
+
+  expect_marked(2'510);
+  EXPECT_TRUE(must(store_.fold_counts()));
+  expect_marked(1'510);
+  EXPECT_TRUE(must(store_.fold_counts()));
+  EXPECT_FALSE(must(store_.fold_counts()));
+  expect_marked(10);
+}
 
 TEST_F(ManyWaitingTest, scheduled_and_available_are_told_apart_however_many_there_are) {
   constexpr std::size_t kBeyondTheCap = 10'050;

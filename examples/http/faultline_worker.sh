@@ -54,17 +54,20 @@ beat() {
 keep_lease() {
   local now verdict=''
   while [ "$verdict" != lost ] && [ "$verdict" != cancel_requested ] && kill -0 $$ 2>/dev/null; do
+    [ ! -e "$scratch/over" ] || return
     now=$(now_ms)
     if [ "$now" -ge "$deadline" ]; then
       verdict=lost
     elif [ "$now" -ge "$beat_at" ]; then
+      trap '' TERM  # one that is on its way when the handler ends arrives before the outcome does
       beat
+      trap - TERM
     else
       pause "$(in_seconds $((beat_at - now)))"
     fi
   done
   echo "$verdict" >"$scratch/stopped"
-  kill "$1"
+  kill "$1" 2>/dev/null
 }
 
 # settle OUTCOME: until it is answered, or the lease is certainly over.
@@ -88,8 +91,9 @@ work() {
   keep_lease "$running" &
   keeper=$!
   while kill -0 "$running" 2>/dev/null; do wait "$running"; done  # a signal ends a wait, but not what has begun
+  touch "$scratch/over"
   kill "$keeper" 2>/dev/null
-  wait "$keeper"
+  while kill -0 "$keeper" 2>/dev/null; do wait "$keeper"; done
   if [ -e "$scratch/succeeded" ]; then
     settle "$(jq --compact-output '{outcome: "succeeded", result: .}' "$scratch/result")"
   elif [ "$(cat "$scratch/stopped" 2>/dev/null)" = lost ]; then

@@ -16,16 +16,20 @@ const { Faultline } = grpc.loadPackageDefinition(definition).faultline.v1;
 
 class Client {
   constructor(address) {
-    this.client = new Faultline(address, grpc.credentials.createInsecure(), { 'grpc.max_reconnect_backoff_ms': 5000 });
+    // A network can lose a connection without telling anybody, and a stream that waits for jobs would wait for ever. So the
+    // channel asks every now and then whether the other end is still there. A server allows that every 5 s.
+    this.client = new Faultline(address, grpc.credentials.createInsecure(), {
+      'grpc.keepalive_time_ms': 10_000, 'grpc.keepalive_timeout_ms': 5000, 'grpc.max_reconnect_backoff_ms': 5000,
+    });
     this.metadata = new grpc.Metadata();
     const key = process.env.FAULTLINE_API_KEY;
     if (key) this.metadata.set('authorization', `Bearer ${key}`);
   }
 
   // One call and its answer.
-  call(method, request) {
+  call(method, request, timeout = 10_000) {
     return new Promise((resolve, reject) => {
-      this.client[method](request, this.metadata, { deadline: Date.now() + 10_000 },
+      this.client[method](request, this.metadata, { deadline: Date.now() + timeout },
         (error, answer) => (error ? reject(error) : resolve(answer)));
     });
   }

@@ -23,6 +23,7 @@ class Attempt {
     // No lease is renewed past the job's maximum run time.
     this.end_at = job._run_max_ms ? asked_at + Number(job.run_max_ms) : Infinity;
     this.state = 'arriving'; // running, reporting
+    this.beating = null; // the heartbeat that is on its way
     this.stop_reason = null;
     this.renewed(asked_at);
   }
@@ -123,15 +124,19 @@ class Worker {
   // One job.
 
   async work(attempt) {
-    // It came on a grant that had been waiting: make sure of the lease before anything is done.
-    if (attempt.beat_at <= now()) await this.beat([attempt]);
-    attempt.state = 'running';
-    this.keep_leases();
-    const outcome = await this.outcome_of(attempt);
-    attempt.state = 'reporting';
-    if (outcome) await this.report(attempt, outcome);
-    this.running.delete(attempt);
-    this.grant();
+    try {
+      // It came on a grant that had been waiting: make sure of the lease before anything is done.
+      if (attempt.beat_at <= now()) await this.beat([attempt]);
+      attempt.state = 'running';
+      this.keep_leases();
+      const outcome = await this.outcome_of(attempt);
+      if (outcome) await this.report(attempt, outcome);
+    } catch (error) { // the lease runs out, and the job comes again
+      say(`job ${attempt.job.lease.job_id}, token ${attempt.token}: not reported: ${error?.message}`);
+    } finally { // whatever happened, the slot is free
+      this.running.delete(attempt);
+      this.grant();
+    }
   }
 
   // Runs the handler. Null: there is nothing to report, because the job has gone on without us.
@@ -153,6 +158,9 @@ class Worker {
 
   // Sends the outcome until it is answered, or until the lease may be over.
   async report(attempt, outcome) {
+    attempt.state = 'reporting'; // no more heartbeats
+    // One that arrived after the outcome would look like that of a worker which lost its lease.
+    await attempt.beating;
     const about = `job ${attempt.job.lease.job_id}, token ${attempt.token}`;
     const results = [{ lease: attempt.job.lease, outcome }];
     for (;;) { // again: it may have been committed, and only the answer is missing
@@ -174,17 +182,25 @@ class Worker {
     const kept = [...this.running].filter(({ state, stop_reason }) => state === 'running' && stop_reason !== 'lease_lost');
     if (kept.length === 0) return;
     for (const attempt of kept) if (now() >= attempt.deadline) attempt.tell_to_stop('lease_lost');
-    this.beat(kept.filter(({ beat_at, deadline }) => beat_at <= now() && now() < deadline));
+    this.beat(kept.filter(({ beat_at, deadline, beating }) => !beating && beat_at <= now() && now() < deadline));
     const next_at = Math.min(...kept.map(({ beat_at, deadline }) => Math.min(beat_at, deadline)));
     this.timer = setTimeout(() => this.keep_leases(), Math.max(next_at - now(), 10));
   }
 
-  async beat(attempts) {
-    if (attempts.length === 0) return;
+  // Renews these leases. Each attempt has the promise of it until it is answered.
+  beat(attempts) {
+    if (attempts.length === 0) return null;
+    const beating = this.ask_for_beats(attempts).finally(() => attempts.forEach((attempt) => { attempt.beating = null; }));
+    for (const attempt of attempts) attempt.beating = beating;
+    return beating;
+  }
+
+  async ask_for_beats(attempts) {
     const asked_at = now();
     for (const attempt of attempts) attempt.beat_at = asked_at + attempt.ttl / 10; // unless there is an answer
     try {
-      const { beats } = await this.client.call('Heartbeat', { leases: attempts.map(({ job }) => job.lease) });
+      const leases = attempts.map(({ job }) => job.lease);
+      const { beats } = await this.client.call('Heartbeat', { leases }, Math.min(10_000, ...attempts.map(({ ttl }) => ttl / 3)));
       attempts.forEach((attempt, i) => {
         if (beats[i].status === 'RENEWED') return attempt.renewed(asked_at);
         attempt.beat_at = Infinity;

@@ -22,6 +22,11 @@ from faultline.v1 import faultline_pb2_grpc as pb_grpc
 HOPELESS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT,
             grpc.StatusCode.UNIMPLEMENTED)
 
+# A network can lose a connection without telling anybody, and a stream that waits for jobs would wait for ever. So the
+# channel asks every now and then whether the other end is still there. A server allows that every 5 s.
+CHANNEL = [("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5000), ("grpc.http2.max_pings_without_data", 0),
+           ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 5000)]
+
 
 class Stopped(Exception):
     """Raised by a handler that was told to stop, and has."""
@@ -62,12 +67,13 @@ class Worker:
     pb.Outcome; what it raises fails the attempt."""
 
     def __init__(self, address, queue_name, handlers, slots=4, drain_max=30):
-        self.stub = pb_grpc.FaultlineStub(grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 5000)]))
+        self.stub = pb_grpc.FaultlineStub(grpc.insecure_channel(address, CHANNEL))
         key = os.environ.get("FAULTLINE_API_KEY")
         self.metadata = [("authorization", f"Bearer {key}")] if key else []
         self.queue_name, self.handlers, self.slots, self.drain_max = queue_name, handlers, slots, drain_max
         self.name = f"python-{socket.gethostname()}-{os.getpid()}"
         self.lock = threading.Lock()
+        self.beating = threading.Lock()  # held while heartbeats are on their way
         self.running = set()  # attempts
         self.begun = threading.Event()  # attempts that the keeper of leases has not seen yet
         self.draining = threading.Event()
@@ -114,6 +120,8 @@ class Worker:
                 if error.code() in HOPELESS:
                     self.failure = error.details()
                     self.draining.set()
+            except Exception as error:  # this thread has to go on: without it no job would ever come again
+                say(f"the stream is given up: {described(error)}")
             delay = 0.1 if self.received else min(delay * 2, 5)
             self.draining.wait(delay * random.uniform(0.5, 1))
 
@@ -150,12 +158,16 @@ class Worker:
     # One job.
 
     def work(self, attempt):
-        outcome = self.outcome_of(attempt)
-        if outcome:
-            self.report(attempt, outcome)
-        with self.lock:
-            self.running.discard(attempt)
-            self.grant()
+        try:
+            outcome = self.outcome_of(attempt)
+            if outcome:
+                self.report(attempt, outcome)
+        except Exception as error:  # the lease runs out, and the job comes again
+            say(f"job {attempt.job.lease.job_id}, token {attempt.token}: not reported: {described(error)}")
+        finally:  # whatever happened, the slot is free
+            with self.lock:
+                self.running.discard(attempt)
+                self.grant()
 
     def outcome_of(self, attempt):
         """Runs the handler. None: there is nothing to report, because the job has gone on without us."""
@@ -171,15 +183,16 @@ class Worker:
             outcome = result if isinstance(result, pb.Outcome) else succeeded(result)
         except Stopped:
             outcome = pb.Outcome(kind=pb.Outcome.RELEASED) if attempt.stop_reason == "draining" else None
-        except Exception as error:  # whatever a handler raises
-            outcome = pb.Outcome(kind=pb.Outcome.FAILED, error=f"{type(error).__name__}: {error}")
+        except BaseException as error:  # whatever a handler raises; an exit would end this thread alone
+            outcome = pb.Outcome(kind=pb.Outcome.FAILED, error=described(error))
         if attempt.stop_reason == "cancelled":
             return pb.Outcome(kind=pb.Outcome.CANCELLED, error="stopped as asked")
         return outcome
 
     def report(self, attempt, outcome):
         """Sends the outcome until it is answered, or until the lease may be over."""
-        attempt.reporting = True
+        with self.beating:  # a heartbeat that arrived after the outcome would look like that of a worker which lost its lease
+            attempt.reporting = True
         request = pb.ReportResultRequest(results=[pb.Result(lease=attempt.job.lease, outcome=outcome)])
         while True:
             try:
@@ -203,13 +216,14 @@ class Worker:
     def keep_leases(self):
         while True:
             self.begun.clear()
-            now = time.monotonic()
-            with self.lock:
-                kept = [attempt for attempt in self.running if not attempt.reporting and attempt.stop_reason != "lease_lost"]
-            for attempt in kept:
-                if now >= attempt.deadline:
-                    attempt.tell_to_stop("lease_lost")
-            self.beat([attempt for attempt in kept if attempt.beat_at <= now < attempt.deadline])
+            with self.beating:
+                now = time.monotonic()
+                with self.lock:
+                    kept = [attempt for attempt in self.running if not attempt.reporting and attempt.stop_reason != "lease_lost"]
+                for attempt in kept:
+                    if now >= attempt.deadline:
+                        attempt.tell_to_stop("lease_lost")
+                self.beat([attempt for attempt in kept if attempt.beat_at <= now < attempt.deadline])
             next_at = min((min(attempt.beat_at, attempt.deadline) for attempt in kept), default=now + 60)
             self.begun.wait(max(next_at - time.monotonic(), 0.01))
 
@@ -255,6 +269,11 @@ class Worker:
 
 def succeeded(result):
     return pb.Outcome(kind=pb.Outcome.SUCCEEDED, result=json.dumps(result).encode())
+
+
+def described(error):
+    """What was raised, as text that can be sent."""
+    return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
 def say(text):

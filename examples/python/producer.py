@@ -20,7 +20,6 @@ key = os.environ.get("FAULTLINE_API_KEY")
 
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED,
          grpc.StatusCode.UNKNOWN)
-stub = pb_grpc.FaultlineStub(grpc.insecure_channel(address))
 # With a key a job can be sent again when the answer is lost: it is added once.
 request = pb.EnqueueBatchRequest(jobs=[
     pb.NewJob(queue=queue_name, kind="greet", idempotency_key=f"greet-{name}",
@@ -28,7 +27,10 @@ request = pb.EnqueueBatchRequest(jobs=[
     for name in names])
 while True:
     try:
-        answer = stub.EnqueueBatch(request, timeout=10, metadata=[("authorization", f"Bearer {key}")] if key else [])
+        # On a connection of its own: a network can lose one without telling anybody.
+        with grpc.insecure_channel(address) as channel:
+            answer = pb_grpc.FaultlineStub(channel).EnqueueBatch(
+                request, timeout=10, metadata=[("authorization", f"Bearer {key}")] if key else [])
         break
     except grpc.RpcError as error:
         if error.code() not in AGAIN:

@@ -41,6 +41,11 @@ constexpr std::array kEvents{
     // What cannot be reached, and can again.
     EventInfo{"database_lost", error, "process", "error keys?", "The database cannot be used. Told once."},
     EventInfo{"database_back", info, "process", "", "The database can be used again."},
+    EventInfo{"private_postgres_lost", error, "process", "",
+              "The PostgreSQL that a command runs for itself has died. It is started again."},
+    EventInfo{"private_postgres_start_failed", error, "process", "error tries",
+              "It could not be started again. After the fifth failure in a row the command ends."},
+    EventInfo{"private_postgres_back", info, "process", "", "It runs again."},
     EventInfo{"server_lost", error, "process", "error", "A worker cannot reach its server. Told once."},
     EventInfo{"server_back", info, "process", "", "A worker reaches its server again."},
     // Processes.

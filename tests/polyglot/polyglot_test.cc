@@ -10,10 +10,13 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "faultline/store.h"
+#include "pg/dsn_parts.h"
+#include "silent_proxy.h"
 #include "support/database.h"
 #include "support/movable_clock.h"
 #include "support/process.h"
@@ -31,6 +34,20 @@ constexpr const char* kServerLanguages[] = {"python", "node", "curl"};
 constexpr const char* kSqlLanguages[] = {"psycopg", "node_pg", "psql"};
 constexpr const char* kLanguages[] = {"python", "node", "curl", "psycopg", "node_pg", "psql"};
 constexpr auto kShortTtl = 4s;
+
+/// Heartbeats wait in the database, before they look at anything, while somebody holds this lock.
+constexpr const char* kHeldHeartbeats = R"(
+  ALTER FUNCTION faultline.renew_leases RENAME TO renew_leases_now;
+  CREATE FUNCTION faultline.renew_leases(smallint, uuid[], bigint[], uuid[], text[], bigint[], text)
+  RETURNS TABLE (
+      id uuid, status text, reason faultline.stale_reason, current_token bigint, current_worker text,
+      current_state faultline.job_state, lease_expires_at timestamptz, cancel_requested boolean, cancel_reason text)
+  LANGUAGE plpgsql AS $$
+  BEGIN
+      PERFORM pg_advisory_xact_lock_shared(1);
+      RETURN QUERY SELECT * FROM faultline.renew_leases_now($1, $2, $3, $4, $5, $6, $7);
+  END
+  $$)";
 
 std::string example(const std::string& file) { return FAULTLINE_SOURCE_DIR "/examples/" + file; }
 std::string here(const std::string& file) { return FAULTLINE_SOURCE_DIR "/tests/polyglot/" + file; }
@@ -160,11 +177,29 @@ class PolyglotTest : public ::testing::Test {
   }
   /// A server, or for SQL the database itself.
   [[nodiscard]] std::string address_for(const std::string& language) const {
-    return std::ranges::find(kSqlLanguages, language) != std::end(kSqlLanguages)
-               ? database_.dsn()
-               : server_->address_for(language);
+    return is_sql(language) ? database_.dsn() : server_->address_for(language);
   }
   void let_go() const { write_file(scratch_ / "go", ""); }
+  [[nodiscard]] static bool is_sql(const std::string& language) {
+    return std::ranges::find(kSqlLanguages, language) != std::end(kSqlLanguages);
+  }
+  /// What stands behind a proxy for workers in this language.
+  [[nodiscard]] std::string behind_proxy(const std::string& language) const {
+    if (!is_sql(language)) return address_for(language);
+    const DsnParts dsn{database_.dsn()};
+    const std::string host = dsn.get("host", "127.0.0.1");
+    const std::string port = dsn.get("port", "5432");
+    return host.starts_with('/') ? host + "/.s.PGSQL." + port : host + ":" + port;
+  }
+  /// Where such a worker finds it.
+  [[nodiscard]] std::string through(const SilentProxy& proxy, const std::string& language) const {
+    if (language == "curl") return "http://" + proxy.address();
+    if (!is_sql(language)) return proxy.address();
+    const DsnParts dsn{database_.dsn()};
+    const std::string password = dsn.get("password", "");
+    return "postgresql://" + dsn.get("user", "") + (password.empty() ? "" : ":" + password) + "@" +
+           proxy.address() + "/" + dsn.get("dbname", "") + "?sslmode=disable";
+  }
 
   /// Jobs of vanished workers come back soon, and as often as it takes.
   void set_short_leases() {
@@ -283,6 +318,30 @@ TEST_F(PolyglotTest, a_worker_in_python_ends_when_the_signal_came_to_another_thr
   EXPECT_EQ(succeeded(), 1);
 }
 
+TEST_F(PolyglotTest, whatever_a_handler_does_its_slot_is_given_back) {
+  must(store_.set_queue(kQueue, {.attempts_max = 1}));
+  for (const auto& [language, file] :
+       {std::pair{"python", "odd_worker.py"}, {"psycopg", "odd_sql_worker.py"}}) {
+    // One slot: a job that keeps it would be the last one.
+    ChildProcess worker{
+        {.argv = {PYTHON_PROGRAM, here(file), address_for(language), kQueue}, .environment = environment()}};
+    const auto ended_here = [&](const std::string& outcome) {
+      return count("ledger WHERE outcome = '" + outcome + "' AND" + by(worker));
+    };
+
+    for (const std::string how : {"exits", "is not JSON", "has a surrogate", "has a null", "is good"})
+      produce(language, 0, {how + " in " + language});
+
+    EXPECT_TRUE(eventually([&] { return ended_here("succeeded") == 1 && ended_here("failed") == 4; }))
+        << worker.err();
+    // JSON allows it and jsonb does not: whether that is a success depends on the way it takes.
+    produce(language, 0, {std::string{"returns a null in "} + language});
+    EXPECT_TRUE(eventually([&] { return ended_here("succeeded") + ended_here("failed") == 6; }))
+        << worker.err();
+    expect_drains(worker);
+  }
+}
+
 TEST_F(PolyglotTest, the_shortest_worker_works) {
   const Strings ids = produce("psycopg", 0, {"ada", "grace"});
   const ChildProcess worker{
@@ -391,6 +450,58 @@ TEST_P(PolyglotLanguageTest, a_worker_that_was_frozen_past_its_lease_commits_not
   expect_drains(other);
   expect_each_succeeded_once(ids);
   EXPECT_EQ(greetings_from(GetParam()), 1);
+}
+
+TEST_P(PolyglotLanguageTest, a_worker_comes_back_when_the_network_lost_its_connections_without_a_word) {
+  set_short_leases();
+  SilentProxy network{behind_proxy(GetParam())};
+  ChildProcess worker = spawn_worker(GetParam(), through(network, GetParam()));
+  Strings ids = produce(GetParam(), 0.2, numbered("ada ", 12));
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 2; })) << worker.err();
+
+  // While it works, and until everything that it held has been taken from it.
+  network.fall_silent();
+  ASSERT_TRUE(eventually([&] { return running(worker) == 0; })) << worker.err();
+  network.let_new_ones_through();
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 12; })) << worker.err();
+
+  // While it waits.
+  network.fall_silent();
+  network.let_new_ones_through();
+  const Strings more = produce(GetParam(), 0, numbered("grace ", 4));
+  ids.insert(ids.end(), more.begin(), more.end());
+  ASSERT_TRUE(eventually([&] { return succeeded() >= 16; })) << worker.err();
+
+  // While it is told to end.
+  network.fall_silent();
+  expect_drains(worker);
+  expect_each_succeeded_once(ids);
+}
+
+TEST_P(PolyglotLanguageTest, an_outcome_waits_for_the_heartbeat_that_is_on_its_way) {
+  // Otherwise the heartbeat may come after it, and is then kept as evidence of a worker that was late.
+  must(store_.set_queue(kQueue, {.lease_ttl = 12s}));
+  must(connection_.exec_script(kHeldHeartbeats, soon()));
+  pg::Connection holder = database_.connect();
+  (void)query_text(holder, "SELECT pg_advisory_lock(1)::text");
+  produce(GetParam(), 0, {"ada"});
+  ChildProcess worker = spawn_stubborn(GetParam());
+  const auto on_their_way = [&] {
+    return std::stoi(
+        ask("SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"));
+  };
+  ASSERT_TRUE(eventually([&] { return on_their_way() > 0; })) << worker.err();
+
+  let_go();
+  // One that does not wait commits its outcome now. One that waits shows nothing.
+  for (int looks = 0; looks < 100 && succeeded() == 0; ++looks) std::this_thread::sleep_for(10ms);
+  (void)query_text(holder, "SELECT pg_advisory_unlock(1)::text");
+
+  EXPECT_TRUE(eventually([&] { return succeeded() == 1; })) << worker.err();
+  expect_drains(worker);
+  EXPECT_TRUE(eventually([&] { return on_their_way() == 0; }));
+  EXPECT_EQ(count("stale_writes"), 0) << worker.err();
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, PolyglotLanguageTest, ::testing::ValuesIn(kLanguages),

@@ -16,6 +16,9 @@ const say = (text) => process.stderr.write(`${text}\n`);
 // says about the call itself does not pass.
 const is_passing = ({ code = '' }) => !/^[0-9A-Z]{5}$/.test(code) || /^(08|40|53|55|57)/.test(code);
 
+// What was thrown, as text that PostgreSQL takes.
+const described = (error) => String(error).replaceAll('\0', '\ufffd');
+
 // A job in our hands, and whether to go on with it: a handler looks at `signal`, an AbortSignal.
 class Attempt {
   #stop = new AbortController();
@@ -55,11 +58,13 @@ class Worker {
   constructor(database, queue, handlers) {
     Object.assign(this, { database, queue, handlers });
     this.name = `node_pg-${os.hostname()}-${process.pid}`;
+    // A network can lose a connection without telling anybody: nothing waits for ever.
+    this.connecting = {
+      connectionString: database, application_name: this.name, connectionTimeoutMillis: 5000, statement_timeout: 5000,
+      query_timeout: 10_000, keepAlive: true, keepAliveInitialDelayMillis: 10_000,
+    };
     // One connection for the work, one for heartbeats; the pool opens them anew after they broke.
-    this.pool = new Pool({
-      connectionString: database, max: 2, application_name: this.name, connectionTimeoutMillis: 5000,
-      statement_timeout: 5000, query_timeout: 10_000, keepAlive: true,
-    });
+    this.pool = new Pool({ ...this.connecting, max: 2 });
     this.pool.on('error', () => {}); // of a connection that was idle: the next one is new
     this.draining = new AbortController();
     this.sweep_at = this.tidy_at = 0;
@@ -82,8 +87,8 @@ class Worker {
         await this.wait(1000);
       }
     }
-    await this.listener?.end();
-    await this.pool.end();
+    // Whether the other end hears the farewell does not matter.
+    await Promise.race([Promise.allSettled([this.listener?.end(), this.pool.end()]), sleep(1000)]);
     say(`${this.name} has ended`);
   }
 
@@ -104,13 +109,34 @@ class Worker {
 
   async listen() {
     if (this.listener) return;
-    const listener = new Client({ connectionString: this.database, application_name: this.name, keepAlive: true });
+    const listener = this.listener = new Client(this.connecting);
     listener.on('notification', () => this.wake?.());
-    listener.on('error', () => { this.listener = null; });
-    listener.on('end', () => { this.listener = null; });
-    await listener.connect();
-    await listener.query('LISTEN faultline_jobs');
-    this.listener = listener;
+    listener.on('error', () => this.forget(listener));
+    listener.on('end', () => this.forget(listener));
+    try {
+      await listener.connect();
+    } catch (error) {
+      this.forget(listener);
+      throw error;
+    }
+    await this.on_listener('LISTEN faultline_jobs');
+  }
+
+  forget(listener) {
+    if (this.listener === listener) this.listener = null;
+  }
+
+  // A connection that only listens would not notice that it is dead, so it does what is to be done now and then.
+  async on_listener(sql) {
+    const { listener } = this;
+    if (!listener) return; // it has just broken, and the next round has a new one
+    try {
+      await listener.query(sql);
+    } catch (error) {
+      this.forget(listener);
+      listener.end().catch(() => {});
+      throw error;
+    }
   }
 
   async row(sql, values = []) {
@@ -121,11 +147,11 @@ class Worker {
   async sweep() {
     if (now() >= this.sweep_at) {
       this.sweep_at = now() + 1000;
-      await this.row('SELECT faultline.sweep()');
+      await this.on_listener('SELECT faultline.sweep()');
     }
     if (now() >= this.tidy_at) {
       this.tidy_at = now() + 60_000;
-      await this.row('SELECT faultline.tidy()');
+      await this.on_listener('SELECT faultline.tidy()');
     }
   }
 
@@ -141,9 +167,8 @@ class Worker {
     this.attempt = attempt;
     if (this.draining.signal.aborted) attempt.tell_to_stop('draining'); // the signal came with the job
     const kept = this.keep_lease(attempt);
-    const [verb, ...values] = await this.outcome_of(attempt);
-    attempt.over.abort();
-    await kept;
+    const [verb, ...values] = await this.outcome_of(attempt).finally(() => attempt.over.abort());
+    await kept; // a heartbeat that arrived after the outcome would look like that of a worker which lost its lease
     this.attempt = null;
     if (verb) await this.settle(attempt, verb, values);
   }
@@ -157,7 +182,7 @@ class Worker {
       if (!handler) throw new Error(`this worker has no handler for the kind ${attempt.kind}`);
       outcome = ['complete', JSON.stringify((await handler(attempt)) ?? null)];
     } catch (error) {
-      if (!attempt.signal.aborted) outcome = ['fail', String(error)];
+      if (!attempt.signal.aborted) outcome = ['fail', described(error)];
       else outcome = attempt.stop_reason === 'draining' ? ['release'] : [null];
     }
     return attempt.stop_reason === 'cancelled' ? ['acknowledge_cancel', 'stopped as asked'] : outcome;
@@ -174,6 +199,8 @@ class Worker {
         if (answer.status !== 'stale') return;
         return say(`${about}: refused: ${answer.reason}, the current token is ${answer.current_token}`);
       } catch (error) {
+        // A result that jsonb cannot hold.
+        if (verb === 'complete' && /^22/.test(error.code)) return this.settle(attempt, 'fail', [described(error)]);
         if (!is_passing(error)) throw error;
         if (now() > attempt.deadline) return say(`${about}: no answer; the job's history has it: ${error.message}`);
         await sleep(attempt.ttl / 10);

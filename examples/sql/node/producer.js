@@ -9,7 +9,7 @@ const { Client } = require('pg');
 
 async function main([database, queue, seconds, ...names]) {
   if (names.length === 0) throw new Error('usage: producer.js DATABASE QUEUE SECONDS NAME…');
-  const client = new Client({ connectionString: database });
+  const client = new Client({ connectionString: database, connectionTimeoutMillis: 5000, query_timeout: 10_000 });
   await client.connect();
   // All or none of them. With a key each can be sent again when the answer is lost: it is added once.
   const jobs = names.map((name) => ({
@@ -22,5 +22,5 @@ async function main([database, queue, seconds, ...names]) {
 
 main(process.argv.slice(2)).catch((error) => {
   process.stderr.write(`${error.message}\n`);
-  process.exitCode = 1;
+  process.exit(1); // whatever the connection still waits for
 });

@@ -4,6 +4,8 @@ One job at a time: run several of these processes. A second thread, with a conne
 handler runs. All times are of this process's monotonic clock; the database's clock is the database's.
 """
 
+import contextlib
+import json
 import os
 import select
 import signal
@@ -14,7 +16,6 @@ import time
 
 import psycopg
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 
 class Stopped(Exception):
@@ -60,18 +61,38 @@ class Link:
     def __init__(self, database, name, listens=False):
         self.database, self.name, self.listens, self.connection = database, name, listens, None
 
-    def rows(self, sql, *values):
+    def rows(self, sql, *values, seconds=10):
+        """What the statement answers. Without an answer in that time the connection is given up."""
         try:
             if self.connection is None:
                 self.connection = psycopg.connect(self.database, autocommit=True, row_factory=dict_row, connect_timeout=5,
-                                                  tcp_user_timeout=10_000, application_name=self.name)
-                self.connection.execute("SET statement_timeout = '5s'")
-                if self.listens:
-                    self.connection.execute("LISTEN faultline_jobs")
-            return self.connection.execute(sql, values).fetchall()
+                                                  tcp_user_timeout=10_000, keepalives_idle=10, keepalives_interval=5,
+                                                  keepalives_count=2, application_name=self.name)
+                with self.patience(seconds):
+                    self.connection.execute("SET statement_timeout = '5s'")
+                    if self.listens:
+                        self.connection.execute("LISTEN faultline_jobs")
+            with self.patience(seconds):
+                return self.connection.execute(sql, values).fetchall()
         except psycopg.OperationalError:
             self.close()
             raise
+
+    @contextlib.contextmanager
+    def patience(self, seconds):
+        """Hangs up after that time. A network can lose a connection without telling anybody, and psycopg would wait for ever;
+        what the system does about that (keepalives) does not help if there is a proxy that still answers."""
+        timer = threading.Timer(seconds, self.hang_up)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def hang_up(self):
+        with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.connection.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)  # the statement under way ends with an OperationalError
 
     def wait(self, seconds):
         """Until there is news in a queue, or there was none for so long."""
@@ -137,9 +158,11 @@ class Worker:
             attempt.tell_to_stop("draining")
         keeper = threading.Thread(target=self.keep_lease, args=(attempt,), daemon=True)
         keeper.start()
-        verb, *values = self.outcome_of(attempt)
-        attempt.over.set()
-        keeper.join()
+        try:
+            verb, *values = self.outcome_of(attempt)
+        finally:
+            attempt.over.set()
+            keeper.join()  # a heartbeat that arrived after the outcome would look like that of a worker which lost its lease
         if verb:
             self.settle(attempt, verb, *values)
         self.attempt = None
@@ -150,11 +173,11 @@ class Worker:
             attempt.raise_if_stopped()
             if attempt.kind not in self.handlers:
                 raise LookupError(f"this worker has no handler for the kind {attempt.kind}")
-            outcome = "complete", Jsonb(self.handlers[attempt.kind](attempt))
+            outcome = "complete", json.dumps(self.handlers[attempt.kind](attempt))
         except Stopped:
             outcome = ("release",) if attempt.stop_reason == "draining" else (None,)
-        except Exception as error:  # whatever a handler raises
-            outcome = "fail", f"{type(error).__name__}: {error}"
+        except BaseException as error:  # whatever a handler raises, an exit too: the next job may be a better one
+            outcome = "fail", described(error)
         return ("acknowledge_cancel", "stopped as asked") if attempt.stop_reason == "cancelled" else outcome
 
     def settle(self, attempt, verb, *values):
@@ -168,6 +191,10 @@ class Worker:
                 if answer["status"] == "stale":
                     say(f"{job}: refused: {answer['reason']}, the current token is {answer['current_token']}")
                 return
+            except psycopg.DataError as error:  # a result that jsonb cannot hold
+                if verb != "complete":
+                    raise
+                return self.settle(attempt, "fail", described(error))
             except psycopg.OperationalError as error:
                 if time.monotonic() > attempt.deadline:
                     return say(f"{job}: no answer; the job's history has it: {error}")
@@ -180,8 +207,10 @@ class Worker:
             if asked_at >= attempt.deadline:
                 return attempt.tell_to_stop("lease_lost")
             try:
-                beat, = self.beat_link.rows("SELECT * FROM faultline.heartbeat(%s, %s, %s)", *attempt.lease)
-            except psycopg.OperationalError as error:
+                # The next look at the deadline waits for this.
+                beat, = self.beat_link.rows("SELECT * FROM faultline.heartbeat(%s, %s, %s)", *attempt.lease,
+                                            seconds=min(10, attempt.ttl / 3))
+            except psycopg.Error as error:
                 say(f"a heartbeat failed: {error}")
                 attempt.beat_at = asked_at + attempt.ttl / 10
                 continue
@@ -190,6 +219,11 @@ class Worker:
             if beat["cancel_requested"]:
                 return attempt.tell_to_stop("cancelled")
             attempt.renewed(asked_at)
+
+
+def described(error):
+    """What was raised, as text that PostgreSQL takes."""
+    return f"{type(error).__name__}: {error}".replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def say(text):

@@ -14,7 +14,8 @@ if len(sys.argv) < 5:
 database, queue, seconds, *names = sys.argv[1:]
 # One transaction: the jobs are there if it commits, with whatever else it writes. With a key each can be sent again when
 # nobody knows whether it did: it is added once.
-with psycopg.connect(database) as connection:
+with psycopg.connect(database, connect_timeout=5, tcp_user_timeout=10_000, keepalives_idle=10, keepalives_interval=5,
+                     keepalives_count=2) as connection:
     for name in names:
         job, = connection.execute("SELECT faultline.enqueue(%s, 'greet', %s, idempotency_key => %s)",
                                   (queue, Jsonb({"name": name, "seconds": float(seconds)}), f"greet-{name}")).fetchone()

@@ -15,7 +15,10 @@ def handle(kind, payload):
     return f"hello, {payload['name']}, from {kind}"
 
 
-database = psycopg.connect(sys.argv[1], autocommit=True)
+# It ends when its connection does, and whatever started it starts it again. A network can lose a connection without telling
+# anybody: then the system finds out.
+database = psycopg.connect(sys.argv[1], autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, keepalives_idle=10,
+                           keepalives_interval=5, keepalives_count=2)
 while True:
     job = database.execute("SELECT id, token, lease_id, kind, payload FROM faultline.claim(%s)", (sys.argv[2],)).fetchone()
     if job is None:

@@ -6,7 +6,7 @@ export PGCONNECT_TIMEOUT=5 PGOPTIONS='-c statement_timeout=5s'
 say() { printf '%s\n' "$*" >&2; }
 
 # ask SQL NAME=VALUE…: what it answers is in $answer, with tabs between columns, what went wrong in $problem. In the SQL :'NAME' stands for a value.
-# Values go through the environment, which is nobody else's to read.
+# Values go through the environment, which is nobody else's to read. Without an answer in 10 s, or in $patience, it has failed.
 ask() {
   local sql=$1 script='' name pair
   shift
@@ -14,7 +14,7 @@ ask() {
     name=${pair%%=*}
     script+="\\getenv $name FAULTLINE_$name"$'\n'
   done
-  answer=$(env "${@/#/FAULTLINE_}" timeout 10 psql "$database" --no-psqlrc --quiet --tuples-only --no-align --field-separator=$'\t' \
+  answer=$(env "${@/#/FAULTLINE_}" timeout "${patience:-10}" psql "$database" --no-psqlrc --quiet --tuples-only --no-align --field-separator=$'\t' \
     --set ON_ERROR_STOP=1 --set VERBOSITY=verbose <<<"$script$sql" 2>"$scratch/problem")
   local code=$?
   problem=$(<"$scratch/problem")

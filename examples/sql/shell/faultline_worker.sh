@@ -68,8 +68,9 @@ call() {
 
 # Renews the lease. $verdict is renewed, cancel_requested, lost, or no_answer.
 beat() {
-  local asked_at
+  local asked_at patience
   asked_at=$(now_ms)
+  patience=$(in_seconds $((ttl / 3)))  # the next look at the deadline waits for this
   if call heartbeat "CASE WHEN status = 'stale' THEN 'lost' WHEN cancel_requested THEN 'cancel_requested' ELSE 'renewed' END"; then
     verdict=$answer
   else
@@ -123,7 +124,7 @@ work() {
   while kill -0 "$running" 2>/dev/null; do wait "$running"; done  # a signal ends a wait, but not what has begun
   touch "$scratch/over"
   kill "$keeper" 2>/dev/null
-  wait "$keeper"
+  while kill -0 "$keeper" 2>/dev/null; do wait "$keeper"; done
   if [ -e "$scratch/succeeded" ]; then
     settle complete ":'result'" result="$(<"$scratch/result")"
   elif [ "$(cat "$scratch/stopped" 2>/dev/null)" = lost ]; then

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/server/serve_options.h"
 #include "cli/support/log_sink.h"
+#include "cli/support/postgres_keeper.h"
 #include "cli/support/signal_count.h"
 #include "server/server.h"
 
@@ -40,8 +41,8 @@ Expected<CommandResult> serve(Context& context, const config::Sources& sources) 
   auto database = database_for(context, settings);
   if (!database) return std::unexpected(database.error());
   settings.database = std::move(*database);
-  auto server =
-      server::Server::start(settings, log_sink({.format = settings.log_format, .level = settings.log_level}));
+  const EventSink log = log_sink({.format = settings.log_format, .level = settings.log_level});
+  auto server = server::Server::start(settings, log);
   if (!server) {
     return std::unexpected(Failure{.code = std::string{faultline::to_string(server.error().code)},
                                    .message = without_passwords_of(settings.database, server.error().message),
@@ -50,7 +51,11 @@ Expected<CommandResult> serve(Context& context, const config::Sources& sources) 
   SignalCount signals;
   context.on_signal([&] { signals.add(); });
   say_where(settings, **server);
+  PostgresKeeper keeper{context, log, [&signals] { signals.add(); }};
   signals.wait_for(1);
+  keeper.stop();
+  const auto failure = keeper.failure();
+  if (failure) signals.add();  // what is under way cannot be finished without a database
   std::jthread hurrier{[&] {
     if (signals.wait_for(2)) (*server)->hurry();
   }};
@@ -59,6 +64,7 @@ Expected<CommandResult> serve(Context& context, const config::Sources& sources) 
   hurrier.join();
   context.on_signal({});
   server->reset();
+  if (failure) return std::unexpected(*failure);
   return CommandResult{};
 }
 

@@ -103,6 +103,24 @@ Expected<Store> Context::open_store(std::chrono::milliseconds call_timeout) {
   return std::move(*store);
 }
 
+bool Context::holds_private_postgres() {
+  const std::lock_guard lock{mutex_};
+  return private_postgres_.has_value();
+}
+
+bool Context::private_postgres_died() {
+  const std::lock_guard lock{mutex_};
+  return private_postgres_ && private_postgres_->postmaster_pid() == 0;
+}
+
+Expected<void> Context::restart_private_postgres() {
+  const std::lock_guard lock{mutex_};
+  if (!private_postgres_) return {};
+  auto runs = private_postgres_->ensure_running();
+  if (!runs) return std::unexpected(to_failure(runs.error()));
+  return {};
+}
+
 Expected<void> Context::close() {
   const std::lock_guard lock{mutex_};
   if (!private_postgres_) return {};

@@ -50,6 +50,13 @@ class Context {
   /// Whether the database is the private PostgreSQL: nothing else was named.
   [[nodiscard]] bool uses_private_postgres() const;
 
+  /// The private PostgreSQL was started or found by this process, which has not left it.
+  [[nodiscard]] bool holds_private_postgres();
+  /// It is held, and does not run any more.
+  [[nodiscard]] bool private_postgres_died();
+  /// Starts it again, if nobody else has by then. Its URL stays the same.
+  [[nodiscard]] Expected<void> restart_private_postgres();
+
   /// Leaves the private PostgreSQL; the last to leave stops it.
   [[nodiscard]] Expected<void> close();
   /// From now on signals are the command's own matter: each calls this, and the process goes on. For one that

@@ -7,6 +7,7 @@
 #include "cli/jobs/job_options.h"
 #include "cli/support/current_database.h"
 #include "cli/support/failures.h"
+#include "cli/support/postgres_keeper.h"
 #include "cli/support/terminal.h"
 #include "cli/top/top_frame.h"
 
@@ -108,12 +109,16 @@ Expected<CommandResult> top(Context& context, const TopRequest& request) {
   TopSampler sampler{context, std::move(*store)};
   Interrupt stopped;
   context.on_signal([&] { stopped.fire(); });
+  // What happens to it is seen in the frames.
+  PostgresKeeper keeper{context, {}, [&stopped] { stopped.fire(); }};
   const bool json = context.options().json;
   const bool full_screen = !json && !request.once && on_terminal();
   const std::size_t count = request.once ? 1 : request.count > 0 || json || full_screen ? request.count : 1;
   auto answer =
       full_screen ? watch(sampler, stopped, count, every) : stream(sampler, stopped, count, every, json);
+  keeper.stop();
   context.on_signal({});
+  if (auto failure = keeper.failure()) return std::unexpected(std::move(*failure));
   return answer;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/server/serve_options.h"
 #include "cli/support/failures.h"
 #include "cli/support/log_sink.h"
+#include "cli/support/postgres_keeper.h"
 #include "cli/support/signal_count.h"
 #include "cli/up/demo.h"
 #include "cli/up/free_ports.h"
@@ -165,9 +166,16 @@ void wait_until_ready(const server::Server& server, SignalCount& signals) {
   }
 }
 
-void wait_and_drain(SignalCount& signals, UpDisplay& display, Running& running) {
+/// Until a signal comes, or PostgreSQL cannot be kept running.
+Expected<void> wait_and_drain(Context& context, SignalCount& signals, UpDisplay& display, Running& running) {
+  PostgresKeeper keeper{context, [&display](const Event& event) { display.tell(event); },
+                        [&signals] { signals.add(); }};
   signals.wait_for(1);
-  display.say("\nStopping. Ctrl-C once more does not wait for what is under way.\n");
+  keeper.stop();
+  const auto failure = keeper.failure();
+  if (failure) signals.add();  // what is under way cannot be finished without a database
+  display.say(failure ? "\nPostgreSQL cannot be kept running. Stopping.\n"
+                      : "\nStopping. Ctrl-C once more does not wait for what is under way.\n");
   std::jthread hurrier{[&] {
     if (!signals.wait_for(2)) return;
     if (running.demo) running.demo->hurry();
@@ -177,6 +185,8 @@ void wait_and_drain(SignalCount& signals, UpDisplay& display, Running& running) 
   running.server->drain();
   signals.over();
   hurrier.join();
+  if (failure) return std::unexpected(*failure);
+  return {};
 }
 
 UpDisplay::Options display_options(const Context& context, const config::Settings& settings) {
@@ -201,16 +211,16 @@ Expected<CommandResult> up(Context& context, const UpRequest& request) {
     return std::unexpected(std::move(opened.error()));
   SignalCount signals;
   context.on_signal([&] { signals.add(); });
-  const auto started = start_all(settings, !request.no_demo, display, running);
-  if (started) {
+  auto went_well = start_all(settings, !request.no_demo, display, running);
+  if (went_well) {
     wait_until_ready(*running.server, signals);
     display.say(welcome(display, running), welcome_json(running));
-    wait_and_drain(signals, display, running);
+    went_well = wait_and_drain(context, signals, display, running);
   }
   running.demo.reset();
   running.server.reset();
   context.on_signal({});
-  if (!started) return std::unexpected(started.error());
+  if (!went_well) return std::unexpected(std::move(went_well.error()));
   if (auto closed = context.close(); !closed) return std::unexpected(std::move(closed.error()));
   return CommandResult{.text = "Faultline is down; its data is in " + running.database + ".\n",
                        .json = {{"event", "down"}}};

@@ -153,7 +153,7 @@ class RunningDemo final : public Demo {
   void hold_races(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const auto raced = race(stop);
-      purge_old_dead();
+      if (!stop.stop_requested()) purge_old_dead();
       if (raced && options_.on_race) options_.on_race(*raced);
       if (!pause(stop, raced ? kRaceEvery : milliseconds{5'000})) return;
     }

@@ -48,8 +48,8 @@ bool is_interesting(const Event& event) {
   // The failure itself has a line of its own.
   if (event.name == "job_settled") return field(event, "outcome") != "failed";
   if (event.name == "lease_acquired") return event.queue == "demo-race";
-  constexpr std::array<std::string_view, 5> kNames{"execution_failed", "handler_log", "database_back",
-                                                   "server_back", "tls_reloaded"};
+  constexpr std::array<std::string_view, 6> kNames{"execution_failed",      "handler_log", "database_back",
+                                                   "private_postgres_back", "server_back", "tls_reloaded"};
   return std::ranges::find(kNames, event.name) != kNames.end();
 }
 

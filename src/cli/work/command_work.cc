@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/support/failures.h"
 #include "cli/support/log_sink.h"
+#include "cli/support/postgres_keeper.h"
 #include "cli/support/signal_count.h"
 #include "cli/work/exec_handler.h"
 #include "config/settings.h"
@@ -106,14 +107,16 @@ void wait_for_the_end(SignalCount& signals, Store* until_empty, const std::vecto
 }
 
 Expected<CommandResult> run_worker(Context& context, Worker& worker, ExecHandler& handler, Store* until_empty,
-                                   const std::vector<std::string>& queues) {
+                                   const WorkRequest& request) {
   SignalCount signals;
   context.on_signal([&] { signals.add(); });
   if (auto started = worker.start(); !started) {
     context.on_signal({});
     return std::unexpected(to_failure(started.error()));
   }
-  wait_for_the_end(signals, until_empty, queues);
+  PostgresKeeper keeper{context, log_sink(request.log), [&signals] { signals.add(); }};
+  wait_for_the_end(signals, until_empty, request.queues);
+  keeper.stop();
   std::jthread hurrier{[&] {
     for (const int count : {2, 3}) {
       if (signals.wait_for(count)) handler.hurry();
@@ -123,6 +126,7 @@ Expected<CommandResult> run_worker(Context& context, Worker& worker, ExecHandler
   signals.over();
   hurrier.join();
   context.on_signal({});
+  if (auto failure = keeper.failure()) return std::unexpected(std::move(*failure));
   const bool lost = report.unsettled > 0 || report.abandoned > 0;
   return CommandResult{.text = {},
                        .json = {{"settled", worker.stats().settled},
@@ -155,7 +159,7 @@ Expected<CommandResult> work(Context& context, const WorkRequest& request) {
   Worker worker = request.server.empty() ? Worker{worker_options(request, database)}
                                          : Worker::connect(request.server, worker_options(request, database));
   worker.handle_any([&](faultline::Context& job) { return handler(job); });
-  auto answer = run_worker(context, worker, handler, request.until_empty ? &*store : nullptr, request.queues);
+  auto answer = run_worker(context, worker, handler, request.until_empty ? &*store : nullptr, request);
   if (!answer) answer.error().message = without_passwords_of(database, std::move(answer.error().message));
   return answer;
 }

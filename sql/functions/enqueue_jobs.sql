@@ -27,7 +27,8 @@ RETURNS TABLE (id uuid, job_id uuid, fingerprint bytea)
 #variable_conflict use_column
 DECLARE
     time_now  timestamptz;
-    bytes_max integer;
+    -- What programs let through is a setting of theirs; this is what no claim could bring to a worker any more.
+    bytes_max integer := 268435456;
     problem   text;
     shape     text := '[1:' || cardinality(in_ids) || ']';
     mine      uuid[];
@@ -56,9 +57,7 @@ BEGIN
        OR array_dims(in_fingerprints) <> shape THEN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
-    SELECT m.payload_bytes_max INTO bytes_max
-      FROM faultline.queues q, faultline.meta m
-     WHERE q.bucket = in_bucket AND q.name = in_queue AND m.bucket = 0;
+    PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
             USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';

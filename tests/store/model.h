@@ -148,6 +148,11 @@ class Model {
     if (reason && jobs_.contains(lease.job)) ++stale_writes_;
     return reason;
   }
+  /// Of a heartbeat or progress: its own worker's settlement may have overtaken it, and that is no evidence.
+  std::optional<StaleReason> sign_of_life(const Lease& lease, OfCancelled cancelled = OfCancelled::refused) {
+    const auto reason = refusal(lease, cancelled);
+    return reason == StaleReason::already_settled ? reason : write(lease, cancelled);
+  }
 
   std::optional<StaleReason> settle(const Lease& lease, const Outcome& outcome) {
     using Kind = Outcome::Kind;

@@ -123,12 +123,17 @@ Verb settling(std::string name, Outcome outcome) {
 }
 
 /// A verb on a lease after whose end a late message is refused.
-Verb leased(std::string name, std::function<std::string(Scene&)> call) {
+Verb leased(std::string name, std::function<std::string(Scene&)> call, std::int64_t late_evidence = 1) {
   return {.name = std::move(name),
           .arrange = claimed,
           .call = std::move(call),
           .goes_on = [](Scene& scene) { scene.complete(scene.lease); },
-          .late_evidence = 1};
+          .late_evidence = late_evidence};
+}
+
+/// The same, and it may have been under way when its own worker settled, which is no sign of anything.
+Verb sign_of_life(std::string name, std::function<std::string(Scene&)> call) {
+  return leased(std::move(name), std::move(call), 0);
 }
 
 EffectKey effect_of(const Scene& scene, const std::string& key = "charge") {
@@ -180,21 +185,21 @@ std::vector<Verb> verbs() {
       settling("snooze", Outcome::snooze(milliseconds{1'000})),
       settling("release", Outcome::release()),
       settling("cancel_by_its_worker", Outcome::cancel("c")),
-      leased("heartbeat",
-             [](Scene& scene) {
-               return std::to_string(
-                   static_cast<int>(must(scene.far.heartbeat({&scene.lease, 1})).at(0).status));
-             }),
+      sign_of_life("heartbeat",
+                   [](Scene& scene) {
+                     return std::to_string(
+                         static_cast<int>(must(scene.far.heartbeat({&scene.lease, 1})).at(0).status));
+                   }),
       leased("extend",
              [](Scene& scene) {
                const auto beats = must(scene.far.heartbeat({&scene.lease, 1}, milliseconds{90'000}));
                return std::to_string(static_cast<int>(beats.at(0).status));
              }),
-      leased("progress",
-             [](Scene& scene) {
-               const ProgressReport report{.lease = scene.lease, .fraction = 0.5};
-               return said(must(scene.far.progress({&report, 1})).at(0));
-             }),
+      sign_of_life("progress",
+                   [](Scene& scene) {
+                     const ProgressReport report{.lease = scene.lease, .fraction = 0.5};
+                     return said(must(scene.far.progress({&report, 1})).at(0));
+                   }),
       leased("check", [](Scene& scene) { return said(must(scene.far.check({&scene.lease, 1})).at(0)); }),
       leased("begin_an_effect",
              [](Scene& scene) {

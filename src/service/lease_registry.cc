@@ -33,10 +33,22 @@ std::optional<LeaseRegistry::Entry> LeaseRegistry::find(const Lease& lease) cons
   return found->second.entry;
 }
 
-std::optional<LeaseRegistry::Entry> LeaseRegistry::remove(const Lease& lease) {
-  const std::lock_guard lock{mutex_};
+LeaseRegistry::Records::iterator LeaseRegistry::record_of(const Lease& lease) {
   const auto found = records_.find(lease.job);
-  if (found == records_.end() || found->second.lease_id != lease.lease_id) return std::nullopt;
+  return found != records_.end() && found->second.lease_id == lease.lease_id ? found : records_.end();
+}
+
+void LeaseRegistry::settling(const Lease& lease) {
+  const std::lock_guard lock{mutex_};
+  if (const auto found = record_of(lease); found != records_.end()) ++found->second.settlements;
+}
+
+std::optional<LeaseRegistry::Entry> LeaseRegistry::settled(const Lease& lease, const Verdict* verdict) {
+  const std::lock_guard lock{mutex_};
+  const auto found = record_of(lease);
+  if (found == records_.end()) return std::nullopt;
+  const bool another = --found->second.settlements > 0;
+  if (verdict == nullptr || !verdict->committed() || (verdict->repeated && another)) return std::nullopt;
   const Entry entry = found->second.entry;
   erase(found);
   return entry;

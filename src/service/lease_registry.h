@@ -32,17 +32,22 @@ class LeaseRegistry {
 
   void add(metrics::Metrics& metrics, std::span<const ClaimedJob> jobs);
   [[nodiscard]] std::optional<Entry> find(const Lease& lease) const;
-  /// Finds, and forgets.
-  [[nodiscard]] std::optional<Entry> remove(const Lease& lease);
+  /// Its settlement is sent to the database …
+  void settling(const Lease& lease);
+  /// … and was answered; nothing: with an error. Gives what is known of the lease, and forgets it, if that
+  /// settled it. Where two of the same are under way, the one that did it is the one that knows.
+  [[nodiscard]] std::optional<Entry> settled(const Lease& lease, const Verdict* verdict);
 
  private:
   struct Record {
     Uuid lease_id;
     Entry entry;
     std::list<JobId>::iterator place;  ///< in `in_order_`
+    int settlements = 0;               ///< under way
   };
   using Records = std::unordered_map<JobId, Record>;
 
+  [[nodiscard]] Records::iterator record_of(const Lease& lease);
   void erase(Records::iterator record);
 
   const std::size_t leases_max_;

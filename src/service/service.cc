@@ -537,12 +537,12 @@ void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlemen
 ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements) {
   auto store = store_.get();
   if (!store) return std::unexpected(std::move(store.error()));
+  for (const Settlement& settlement : settlements) leases_.settling(settlement.lease);
   auto verdicts = to_result((*store)->settle(settlements));
-  if (!verdicts) return verdicts;
   std::vector<std::optional<LeaseRegistry::Entry>> known(settlements.size());
-  for (std::size_t i = 0; i < settlements.size(); ++i) {
-    if ((*verdicts)[i].committed()) known[i] = leases_.remove(settlements[i].lease);
-  }
+  for (std::size_t i = 0; i < settlements.size(); ++i)
+    known[i] = leases_.settled(settlements[i].lease, verdicts ? &(*verdicts)[i] : nullptr);
+  if (!verdicts) return verdicts;
   count_settled(settlements, *verdicts, known);
   events_.settled(settlements, *verdicts, known);
   return verdicts;

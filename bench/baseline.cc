@@ -36,8 +36,7 @@ constexpr pg::Statement kInsertAndNotify{"baseline_insert_and_notify", R"(
     WITH new AS (INSERT INTO baseline.jobs (id, payload) VALUES ($1::uuid, $2::bytea))
     SELECT pg_notify('baseline', ''))"};
 
-/// From this many rows on, COPY is faster than its additional round trips cost; the store has the same
-/// border.
+/// From this many rows on, COPY is faster than its additional round trips cost.
 constexpr std::size_t kCopyMin = 500;
 
 /// A connection whose plans are as steady as those of the store's.

@@ -138,7 +138,7 @@ class Store {
   /// exist if and only if that transaction commits.
   [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection,
                                                              std::span<const NewJob> jobs);
-  /// Adds jobs from a source until it is empty, in one transaction, by COPY and with flat memory. Jobs with
+  /// Adds jobs from a source until it is empty, in one transaction and with flat memory. Jobs with
   /// idempotency keys are refused here. Returns how many were added.
   [[nodiscard]] Expected<std::size_t> enqueue_bulk(const std::function<std::optional<NewJob>()>& next);
 

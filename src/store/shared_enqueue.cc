@@ -39,24 +39,14 @@ SharedEnqueue::Reply SharedEnqueue::enqueue(std::span<const NewJob> jobs) {
   }
   const std::vector<Call*> others = take_waiting(jobs.size());
   lock.unlock();
-  Reply mine;
   try {
-    mine = add_for(call, others);
+    Reply mine = add_for(call, others);
+    end_turn(others);
+    return mine;
   } catch (...) {
-    lock.lock();
-    for (Call* other : others) other->over = true;
-    for (Call* other : others) other->changed.notify_one();
-    pass_turn_on();
+    end_turn(others);
     throw;
   }
-  lock.lock();
-  for (Call* other : others) {
-    other->over = true;
-    other->changed.notify_one();
-  }
-  pass_turn_on();
-  lock.unlock();
-  return mine;
 }
 
 bool SharedEnqueue::wait_for_turn(Call& call, std::unique_lock<std::mutex>& lock) {
@@ -107,7 +97,12 @@ SharedEnqueue::Reply SharedEnqueue::add_for(const Call& call, std::span<Call* co
   return mine;
 }
 
-void SharedEnqueue::pass_turn_on() {
+void SharedEnqueue::end_turn(std::span<Call* const> others) {
+  const std::lock_guard lock{mutex_};
+  for (Call* other : others) {
+    other->over = true;
+    other->changed.notify_one();
+  }
   if (waiting_.empty()) {
     --under_way_;
     return;

@@ -44,7 +44,8 @@ class SharedEnqueue {
   bool wait_for_turn(Call& call, std::unique_lock<std::mutex>& lock);
   std::vector<Call*> take_waiting(std::size_t jobs);
   Reply add_for(const Call& call, std::span<Call* const> others);
-  void pass_turn_on();
+  /// Lets those go that were added too, and gives the turn to the next one that waits.
+  void end_turn(std::span<Call* const> others);
 
   const Add add_;
   std::mutex mutex_;

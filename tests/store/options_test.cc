@@ -95,7 +95,7 @@ TEST_F(OptionsTest, a_batch_that_goes_through_copy_keeps_every_option) {
 }
 
 TEST_F(OptionsTest, every_single_option_makes_a_job_more_than_plain) {
-  // A batch by COPY sends few columns until a job needs more: whichever option that is, it arrives.
+  // A batch sends few options until a job needs more: whichever option that is, it arrives.
   const NewJob every = job_with_every_option();
   for_each_field<NewJob>([&](const auto& field) {
     if (field.name == facts::kIdempotencyKey.name) return;

@@ -38,7 +38,7 @@ TEST_F(StorePoolerTest, a_job_lives_its_life_and_a_late_worker_is_refused) {
 
 TEST_F(StorePoolerTest, many_workers_on_one_server_connection_finish_every_job_once) {
   constexpr std::size_t jobs = 1'200;
-  must(pooled_.enqueue(std::vector<NewJob>(jobs, NewJob{.kind = "test"})));  // by COPY
+  must(pooled_.enqueue(std::vector<NewJob>(jobs, NewJob{.kind = "test"})));
   std::atomic<std::size_t> done{0};
   {
     std::vector<std::jthread> workers;

@@ -12,7 +12,8 @@
 namespace faultline::testing {
 namespace {
 
-/// A server of its own, whose commits wait for a standby that does not exist, from `lose_standby` on.
+/// A server of its own, whose commits wait for a standby that does not exist after
+/// `wait_for_standby("ghost")`.
 class StandbyTest : public ::testing::Test {
  protected:
   using ms = std::chrono::milliseconds;

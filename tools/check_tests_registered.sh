@@ -1,6 +1,7 @@
 #!/bin/bash
 # Fails on a test that nothing runs: a tests/**/*_test.cc that no target compiles, or a tests/**/*.spec that no ctest
 # test names. Asks the configured build, so it does not matter how a CMakeLists.txt spells it.
+# And on two suites of one name: ctest, and who reads of a failure, know a suite by its name alone.
 # usage: check_tests_registered.sh BUILD_DIR [TREE]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +32,12 @@ while IFS= read -r file; do
   fi
 done < <(project_files "$root" | grep -E '^tests/.*(_test\.cc|\.spec)$' || true)
 
+while IFS= read -r suite; do
+  echo "$suite: two programs have a suite of this name" >&2
+  problems=$((problems + 1))
+done < <(find "$build" -name '*_suites.cmake' -exec sed -nE 's/^add_test\(\[==\[([^]]*)\].*/\1/p' {} + | sort | uniq -d)
+
 if [ "$problems" -gt 0 ]; then
-  echo "$problems test(s) not registered" >&2
+  echo "$problems problem(s) with tests" >&2
   exit 1
 fi

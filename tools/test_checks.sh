@@ -81,6 +81,11 @@ registration() {
   fails 'tests/low/w_test.cc: no' "${check[@]}"
   fresh_tree && touch "$tree/tests/low/laim.spec"
   fails 'tests/low/laim.spec: no' "${check[@]}"
+  fresh_tree && echo 'add_test([==[LowTest]==] [==[a_test]==])' >"$scratch/build/tests/a_test_suites.cmake"
+  passes "${check[@]}"
+  echo 'add_test([==[LowTest]==] [==[b_test]==])' >"$scratch/build/tests/b_test_suites.cmake"
+  fails 'LowTest: two programs' "${check[@]}"
+  rm "$scratch/build/tests/b_test_suites.cmake"
   fresh_tree && : >"$scratch/build/compile_commands.json"
   fails 'tests/low/low_test.cc: no' "${check[@]}"
 }

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class StartTest : public RemoteTest {
+class RemoteStartTest : public RemoteTest {
  protected:
   static Expected<void> start(const LinkedOptions& options) {
     Worker worker = make_worker(options);
@@ -33,7 +33,7 @@ class OneKey : public service::Authenticator {
   }
 };
 
-TEST_F(StartTest, a_worker_has_a_database_or_a_server_and_not_both) {
+TEST_F(RemoteStartTest, a_worker_has_a_database_or_a_server_and_not_both) {
   const auto neither = start({{.name = "w"}});
   ASSERT_FALSE(neither);
   EXPECT_EQ(neither.error().message, "the worker has neither a database nor a server");
@@ -42,7 +42,7 @@ TEST_F(StartTest, a_worker_has_a_database_or_a_server_and_not_both) {
   EXPECT_EQ(both.error().message, "the worker has both a database and a server");
 }
 
-TEST_F(StartTest, connect_makes_a_worker_that_works_through_the_server) {
+TEST_F(RemoteStartTest, connect_makes_a_worker_that_works_through_the_server) {
   LocalServer server{database_.dsn()};
   const JobId id = enqueue();
   WorkerOptions rest = options();
@@ -53,7 +53,7 @@ TEST_F(StartTest, connect_makes_a_worker_that_works_through_the_server) {
   EXPECT_TRUE(reaches(id, JobState::succeeded));
 }
 
-TEST_F(StartTest, a_queue_that_does_not_exist_is_named) {
+TEST_F(RemoteStartTest, a_queue_that_does_not_exist_is_named) {
   LocalServer server{database_.dsn()};
   LinkedOptions wrong = remote(server.url());
   wrong.queues = {{}, {.queue = "mispelt"}};
@@ -63,7 +63,7 @@ TEST_F(StartTest, a_queue_that_does_not_exist_is_named) {
   EXPECT_THAT(started.error().message, HasSubstr("mispelt"));
 }
 
-TEST_F(StartTest, a_key_that_is_not_good_or_not_good_enough_is_refused_at_once) {
+TEST_F(RemoteStartTest, a_key_that_is_not_good_or_not_good_enough_is_refused_at_once) {
   const OneKey keys;
   LocalServer server{database_.dsn(), {}, &keys};
   must(store_.set_queue("other", {}));
@@ -88,7 +88,7 @@ TEST_F(StartTest, a_key_that_is_not_good_or_not_good_enough_is_refused_at_once) 
   EXPECT_THAT(elsewhere.error().message, HasSubstr("other"));
 }
 
-TEST_F(StartTest, a_key_that_may_only_work_is_enough_for_everything_a_worker_does) {
+TEST_F(RemoteStartTest, a_key_that_may_only_work_is_enough_for_everything_a_worker_does) {
   const OneKey keys;
   LocalServer server{database_.dsn(), {}, &keys};
   LinkedOptions keyed = remote(server.url());
@@ -107,7 +107,7 @@ TEST_F(StartTest, a_key_that_may_only_work_is_enough_for_everything_a_worker_doe
   EXPECT_EQ(evidence(), 0);
 }
 
-TEST_F(StartTest, a_server_that_is_not_there_is_named) {
+TEST_F(RemoteStartTest, a_server_that_is_not_there_is_named) {
   std::string url;
   {
     LocalServer server{database_.dsn()};
@@ -119,7 +119,7 @@ TEST_F(StartTest, a_server_that_is_not_there_is_named) {
   EXPECT_THAT(started.error().message, HasSubstr(url.substr(url.find("127"))));
 }
 
-TEST_F(StartTest, the_first_server_that_answers_is_used) {
+TEST_F(RemoteStartTest, the_first_server_that_answers_is_used) {
   std::string gone;
   {
     LocalServer server{database_.dsn()};
@@ -133,7 +133,7 @@ TEST_F(StartTest, the_first_server_that_answers_is_used) {
   EXPECT_TRUE(reaches(id, JobState::succeeded));
 }
 
-TEST_F(StartTest, a_key_is_not_sent_in_the_clear_to_another_machine_unless_asked_for) {
+TEST_F(RemoteStartTest, a_key_is_not_sent_in_the_clear_to_another_machine_unless_asked_for) {
   LinkedOptions keyed = remote("faultline://192.0.2.1:8001");
   keyed.api_key = "good-key";
   const auto started = start(keyed);
@@ -143,7 +143,7 @@ TEST_F(StartTest, a_key_is_not_sent_in_the_clear_to_another_machine_unless_asked
   EXPECT_THAT(started.error().hint, HasSubstr("faultline+tls://"));
 }
 
-TEST_F(StartTest, tls_files_that_do_not_fit_are_named) {
+TEST_F(RemoteStartTest, tls_files_that_do_not_fit_are_named) {
   LinkedOptions plain = remote("faultline://127.0.0.1:1");
   plain.tls_ca = "ca.pem";
   EXPECT_THAT(start(plain).error().hint, HasSubstr("faultline+tls://"));
@@ -180,7 +180,7 @@ class Certificates {
   ScratchDir dir_;
 };
 
-TEST_F(StartTest, over_tls_the_server_and_the_worker_know_each_other_by_certificates) {
+TEST_F(RemoteStartTest, over_tls_the_server_and_the_worker_know_each_other_by_certificates) {
   const Certificates files;
   LocalServer server{database_.dsn(),
                      {.tls_cert = files.file("server.pem"),

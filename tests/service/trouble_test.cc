@@ -16,9 +16,9 @@
 namespace faultline::testing {
 namespace {
 
-class TroubleTest : public ServiceTest {};
+class ServiceTroubleTest : public ServiceTest {};
 
-TEST_F(TroubleTest, a_lost_answer_to_a_submission_adds_its_jobs_once) {
+TEST_F(ServiceTroubleTest, a_lost_answer_to_a_submission_adds_its_jobs_once) {
   WireProxy proxy{database_.dsn()};
   service::ServiceOptions far = options();
   far.database = proxy.dsn();
@@ -31,7 +31,7 @@ TEST_F(TroubleTest, a_lost_answer_to_a_submission_adds_its_jobs_once) {
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'x'"), 10);
 }
 
-TEST_F(TroubleTest, a_network_that_swallows_everything_is_noticed_and_its_return_too) {
+TEST_F(ServiceTroubleTest, a_network_that_swallows_everything_is_noticed_and_its_return_too) {
   WireProxy proxy{database_.dsn()};
   service::ServiceOptions far = options();
   far.database = proxy.dsn();
@@ -62,7 +62,7 @@ TEST_F(TroubleTest, a_network_that_swallows_everything_is_noticed_and_its_return
   EXPECT_GE(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'after'"), 1);
 }
 
-TEST_F(TroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) {
+TEST_F(ServiceTroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) {
   TestDatabase empty{Template::empty};
   service::ServiceOptions early = options();
   early.database = empty.dsn();
@@ -77,7 +77,7 @@ TEST_F(TroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) 
   EXPECT_TRUE(eventually([&] { return service->ready(); }));
 }
 
-TEST_F(TroubleTest, what_it_says_names_no_address_or_role) {
+TEST_F(ServiceTroubleTest, what_it_says_names_no_address_or_role) {
   service::ServiceOptions wrong = options();
   wrong.database = "host=/nowhere/secret-place user=secret-role password=secret-word dbname=x";
   auto service = service::Service::start(wrong);

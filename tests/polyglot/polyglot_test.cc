@@ -570,6 +570,20 @@ TEST_P(PolyglotStreamTest, a_worker_goes_on_with_another_server_when_its_own_is_
 INSTANTIATE_TEST_SUITE_P(Each, PolyglotStreamTest, ::testing::Values("python", "node"),
                          [](const auto& language) { return std::string{language.param}; });
 
+/// A broken pipe has a code of five capital letters, as the errors of a database have.
+TEST_F(PolyglotTest, in_node_a_broken_pipe_is_told_from_what_the_database_says) {
+  const ProcessResult result = run_process(
+      {.argv = {"node", "-e",
+                "const { is_passing } = require('" + example("sql/node/faultline_sql.js") + "');" +
+                    "const { DatabaseError } = require('pg');"
+                    "const said = (code) => Object.assign(new DatabaseError('', 0, 'error'), { code });"
+                    "const broke = (code) => Object.assign(new Error(''), { code });"
+                    "console.log([broke('EPIPE'), broke('ECONNRESET'), new Error(''), said('57P01'),"
+                    "             said('55P03'), said('42501'), said('FL400')].map(is_passing).join(' '));"},
+       .environment = environment()});
+  EXPECT_EQ(result.out, "true true true true true false false\n") << result.err;
+}
+
 /// Those in SQL, on a database without any server: nobody but they themselves looks after the leases.
 class PolyglotSqlTest : public PolyglotLanguageTest {
  protected:

@@ -7,14 +7,14 @@
 
 const os = require('node:os');
 const { setTimeout: sleep } = require('node:timers/promises');
-const { Client, Pool } = require('pg');
+const { Client, DatabaseError, Pool } = require('pg');
 
 const now = () => performance.now();
 const say = (text) => process.stderr.write(`${text}\n`);
 
 // Whether asking again helps: the connection broke, or the server was busy, in recovery or told to end. What the database
 // says about the call itself does not pass.
-const is_passing = ({ code = '' }) => !/^[0-9A-Z]{5}$/.test(code) || /^(08|40|53|55|57)/.test(code);
+const is_passing = (error) => !(error instanceof DatabaseError) || /^(08|40|53|55|57)/.test(error.code);
 
 // What was thrown, as text that PostgreSQL takes.
 const described = (error) => String(error).replaceAll('\0', '\ufffd');
@@ -229,4 +229,4 @@ class Worker {
   }
 }
 
-module.exports = { Worker };
+module.exports = { Worker, is_passing };

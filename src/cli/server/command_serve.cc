@@ -1,3 +1,4 @@
+#include <chrono>
 #include <iostream>
 #include <thread>
 
@@ -6,6 +7,7 @@
 #include "cli/support/log_sink.h"
 #include "cli/support/postgres_keeper.h"
 #include "cli/support/signal_count.h"
+#include "cli/support/wait_until_ready.h"
 #include "server/server.h"
 
 namespace faultline::cli {
@@ -50,6 +52,7 @@ Expected<CommandResult> serve(Context& context, const config::Sources& sources) 
   }
   SignalCount signals;
   context.on_signal([&] { signals.add(); });
+  wait_until_ready(**server, signals, std::chrono::seconds{1});
   say_where(settings, **server);
   PostgresKeeper keeper{context, log, [&signals] { signals.add(); }};
   signals.wait_for(1);

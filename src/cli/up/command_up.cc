@@ -12,6 +12,7 @@
 #include "cli/support/log_sink.h"
 #include "cli/support/postgres_keeper.h"
 #include "cli/support/signal_count.h"
+#include "cli/support/wait_until_ready.h"
 #include "cli/up/demo.h"
 #include "cli/up/free_ports.h"
 #include "cli/up/up_display.h"
@@ -159,13 +160,6 @@ std::string welcome_json(const Running& running) {
       .dump();
 }
 
-/// What is said to be up can be used. A database that does not let it be is told of as an event.
-void wait_until_ready(const server::Server& server, SignalCount& signals) {
-  for (int looks = 0; looks < 500 && !server.ready(); ++looks) {
-    if (signals.wait_for(1, std::chrono::milliseconds{20})) return;
-  }
-}
-
 /// Until a signal comes, or PostgreSQL cannot be kept running.
 Expected<void> wait_and_drain(Context& context, SignalCount& signals, UpDisplay& display, Running& running) {
   PostgresKeeper keeper{context, [&display](const Event& event) { display.tell(event); },
@@ -213,7 +207,7 @@ Expected<CommandResult> up(Context& context, const UpRequest& request) {
   context.on_signal([&] { signals.add(); });
   auto went_well = start_all(settings, !request.no_demo, display, running);
   if (went_well) {
-    wait_until_ready(*running.server, signals);
+    wait_until_ready(*running.server, signals, std::chrono::seconds{10});
     display.say(welcome(display, running), welcome_json(running));
     went_well = wait_and_drain(context, signals, display, running);
   }

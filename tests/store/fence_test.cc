@@ -45,6 +45,43 @@ class FenceTest : public StoreTest {
   }
 };
 
+TEST_F(FenceTest, a_refused_write_that_is_sent_again_is_on_record_once) {
+  enqueue({.backoff_base = ms{0}});
+  const Lease first = claim_one("A").lease;
+  advance(kTtl);
+  sweep();
+  const Lease second = claim_one("B").lease;
+
+  for (int sent = 0; sent < 3; ++sent) {
+    EXPECT_EQ(settle(first, Outcome::success("late")).status, Verdict::Status::stale);
+    EXPECT_EQ(heartbeat(first).status, Beat::Status::lost);
+  }
+
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes WHERE verb = 'complete'"), 1);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes WHERE verb = 'heartbeat'"), 1);
+  EXPECT_TRUE(complete(second).committed());
+}
+
+TEST_F(FenceTest, nobody_fills_the_evidence_with_writes_that_he_makes_up) {
+  enqueue();
+  const Lease held = claim_one("A").lease;
+  for (int i = 0; i < 150; ++i) {
+    Lease made_up = held;
+    made_up.lease_id = Uuid::random();
+    made_up.worker = "liar";
+    EXPECT_EQ(settle(made_up, Outcome::success("stolen")).status, Verdict::Status::stale);
+  }
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes"), 100);
+
+  // It tells of this job enough, and of others as before.
+  enqueue();
+  Lease late = claim_one("A").lease;
+  late.token.value += 1;
+  EXPECT_EQ(settle(late, Outcome::success("late")).status, Verdict::Status::stale);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes"), 101);
+  EXPECT_TRUE(complete(held).committed());
+}
+
 TEST_F(FenceTest, a_worker_that_claims_a_job_twice_is_two_holders_and_the_first_is_refused) {
   const JobId id = enqueue({.backoff_base = ms{0}});
   const Lease first = claim_one("W").lease;

@@ -217,8 +217,13 @@ WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 CREATE UNIQUE INDEX ledger_finished ON faultline.ledger (bucket, queue, job_id, requeues)
     WHERE state IN ('succeeded', 'cancelled');
 
--- Which finished jobs of a queue are the next to be retired.
-CREATE INDEX ledger_retention ON faultline.ledger (bucket, queue, ended_at) WHERE state IN ('succeeded', 'cancelled');
+-- How far prune_jobs has come in its round through the finished jobs: one row per bucket, which no other verb writes. An index
+-- by the time of their end would cost every settlement an entry per job.
+CREATE TABLE faultline.retention (
+    bucket smallint PRIMARY KEY,
+    queue  text     COLLATE "C" NOT NULL DEFAULT '',
+    job_id uuid     NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
+);
 
 CREATE TABLE faultline.effects (
     bucket      smallint    NOT NULL,
@@ -355,6 +360,7 @@ SELECT b, n.buckets
  CROSS JOIN generate_series(0, n.buckets - 1) AS b;
 
 INSERT INTO faultline.queues (bucket, name) SELECT m.bucket, 'default' FROM faultline.meta m;
+INSERT INTO faultline.retention (bucket) SELECT m.bucket FROM faultline.meta m;
 
 -- Ballast: jobs of no queue, which nothing ever claims, lists or counts. A queue's table is empty most of the
 -- time, and on a table that looks empty the planner finds it equally cheap to look a job up by its key or to

@@ -72,9 +72,9 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
         {"jobs_due", {"bucket", "queue", "priority"}, "run_at"},
         // The delayed jobs whose time has come.
         {"jobs_delayed", {"bucket"}, "run_at <= "}}},
-      // Retention walks the finished jobs of one queue that are old enough.
+      // Retention walks the finished jobs of one queue that were made in a certain time.
       {"ledger",
-       {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_retention", {"bucket", "queue"}, "ended_at < "}}},
+       {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_finished", {"bucket", "queue"}, "job_id <= "}}},
       {"idempotency_keys",
        {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""},
         {"idempotency_keys_expiring", {"bucket"}, "expires_at <= "}}},
@@ -85,6 +85,7 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
       // Of these there are few.
       {"queues", {{"queues_pkey", {"bucket"}, ""}}},
       {"meta", {{"meta_pkey", {}, ""}}},
+      {"retention", {{"retention_pkey", {"bucket"}, ""}}},
       {"tallies", {{"tallies_pkey", {"bucket", "queue"}, ""}}},
       // The watchdog walks the grants that are ripe.
       {"grants",
@@ -319,6 +320,8 @@ BEGIN
     PERFORM FROM faultline.bury(job.id, job.token, job.lease_id, 'no');
     PERFORM FROM faultline.complete(job.id, job.token, job.lease_id);
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '90 minutes')::text, true);
+    -- A round of one job at a time, which the next call goes on with.
+    PERFORM faultline.prune_jobs(0::smallint, 1);
     PERFORM faultline.tidy();
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 day')::text, true);
     PERFORM faultline.tidy();
@@ -339,8 +342,8 @@ constexpr std::string_view kFill =
     "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
     "  SELECT 0, gen_random_uuid(), 'default', 'test', 'null' FROM generate_series(1, 60000);"
     "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)"
-    "  SELECT 0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default' FROM generate_series(1, "
-    "60000);"
+    "  SELECT 0, 1, 'succeeded', faultline.new_id(0::smallint), 1, 'succeeded', 0, 'default'"
+    "    FROM generate_series(1, 60000);"
     "INSERT INTO faultline.idempotency_keys (bucket, queue, key, job_id, fingerprint)"
     "  SELECT 0, 'default', 'key ' || i, gen_random_uuid(), '' FROM generate_series(1, 60000) AS i;"
     "INSERT INTO faultline.effects (bucket, job_id, key, token, lease_id, worker)"
@@ -665,14 +668,14 @@ TEST_F(PlanStatisticsTest, plans_that_were_made_on_an_empty_queue_stay_good_on_a
 TEST_F(PlanStatisticsTest, retention_looks_at_few_finished_jobs_however_many_are_kept) {
   must(sql_.exec_script(
       "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)"
-      "  SELECT 0, 1, 'succeeded', gen_random_uuid(), 1, 'succeeded', 0, 'default' FROM generate_series(1, "
-      "10000);"
+      "  SELECT 0, 1, 'succeeded', faultline.new_id(0::smallint), 1, 'succeeded', 0, 'default'"
+      "    FROM generate_series(1, 10000);"
       "INSERT INTO faultline.stale_writes (bucket, job_id, verb, reason, token, lease_id, worker, queue)"
       "  SELECT 0, gen_random_uuid(), 'complete', 'token_mismatch', 1, gen_random_uuid(), 'w', 'default'"
       "    FROM generate_series(1, 10000);"
       // One of each that is old enough.
-      "UPDATE faultline.ledger SET ended_at = '2000-01-01' WHERE job_id = (SELECT job_id FROM "
-      "faultline.ledger LIMIT 1);"
+      "UPDATE faultline.ledger SET ended_at = '2000-01-01', job_id = '00dc6acf-ac00-7000-8000-000000000000'"
+      " WHERE job_id = (SELECT job_id FROM faultline.ledger LIMIT 1);"
       "UPDATE faultline.stale_writes SET at = '2000-01-01' WHERE id = (SELECT id FROM faultline.stale_writes "
       "LIMIT 1)",
       soon()));
@@ -688,6 +691,51 @@ TEST_F(PlanStatisticsTest, retention_looks_at_few_finished_jobs_however_many_are
   EXPECT_EQ(first.stale_writes, 1U);
   EXPECT_EQ(second.jobs + second.stale_writes, 0U);
   EXPECT_LT(entries_read("stale_writes", prune_twice), 20);
+}
+
+/// Jobs that were made long ago and ended just now, and after them, by id, one that is due: in this queue.
+constexpr std::string_view kSlowJobsBeforeOneThatIsDue =
+    "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue, ended_at)"
+    "  SELECT 0, 1, 'succeeded',"
+    "         ('00dc6acf-ac00-7000-8000-' || lpad(to_hex(i), 8, '0') || '0000')::uuid, 1, 'succeeded', 0,"
+    "         'default', CASE WHEN i < 2500 THEN faultline.clock() ELSE '2001-01-01' END"
+    "    FROM generate_series(1, 2500) AS i";
+
+TEST_F(PlanStatisticsTest, retention_goes_on_behind_jobs_that_took_long_and_looks_at_few_of_them_at_a_time) {
+  must(sql_.exec_script(kSlowJobsBeforeOneThatIsDue, soon()));
+
+  std::vector<std::size_t> retired;
+  for (int round = 0; round < 3; ++round) {
+    const auto read =
+        entries_read("ledger", [&](Store store) { retired.push_back(must(store.prune(100)).jobs); });
+    EXPECT_LT(read, 1'200);
+  }
+
+  EXPECT_THAT(retired, ::testing::ElementsAre(0, 0, 1));
+  // That was the end of a round. The next one begins at the beginning.
+  must(
+      sql_.exec_script("UPDATE faultline.ledger SET ended_at = '2001-01-01' WHERE job_id = "
+                       "'00dc6acf-ac00-7000-8000-000000010000'",
+                       soon()));
+  EXPECT_EQ(must(open_store().prune(100)).jobs, 1U);
+}
+
+TEST_F(PlanStatisticsTest, retention_finds_jobs_whose_ids_tell_no_time) {
+  must(sql_.exec_script(
+      "SELECT faultline.set_queue('zz');"
+      "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue, "
+      "ended_at)"
+      "  SELECT 0, 1, 'succeeded', u.id::uuid, 1, 'succeeded', 0, q.name, '2001-01-01'"
+      "    FROM unnest('{00000000-0000-0000-0000-000000000000,11111111-1111-1111-1111-111111110000,"
+      "ffffffff-ffff-ffff-ffff-ffffffffffff}'::text[]) AS u(id), faultline.queues q"
+      "   WHERE q.name = 'zz'",
+      soon()));
+
+  Store store = open_store();
+  EXPECT_EQ(must(store.prune(2)).jobs, 2U);
+  EXPECT_EQ(must(store.prune(2)).jobs, 1U);
+  EXPECT_EQ(must(store.prune(2)).jobs, 0U);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger"), 0);
 }
 
 TEST_F(PlanStatisticsTest, a_claim_under_a_cap_folds_many_differences_and_folding_is_bounded) {

@@ -330,7 +330,7 @@ TEST_F(RolesTest, no_role_may_write_to_a_table_or_lock_its_rows) {
                                    {}, soon()));
   for (int row = 0; row < rows.rows(); ++row) tables.push_back(rows.get<std::string>(row, 0));
   ASSERT_THAT(tables, ElementsAre("effects", "functions", "grants", "idempotency_keys", "jobs", "ledger",
-                                  "meta", "migrations", "queues", "stale_writes", "tallies"));
+                                  "meta", "migrations", "queues", "retention", "stale_writes", "tallies"));
 
   for (const std::string& role : Logins::roles()) {
     auto connection = connect_as(role);

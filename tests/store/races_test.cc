@@ -62,14 +62,15 @@ constexpr std::string_view kGates = R"sql(
       text_after text;
   BEGIN
       FOR hook IN SELECT * FROM (VALUES
-          ('claim_jobs', 'j.run_at <= time_now'),
-          ('settle_jobs', 'j.lease_expires_at > time_now'),
-          ('settle_jobs', 't.lease_expires_at > time_now'),
-          ('expire_leases', 'g.check_at <= time_now'),
-          ('prune_jobs', 'l.ended_at < time_now')) AS h(name, condition)
+          ('claim_jobs', 'j.run_at <= time_now', 'j.run_at <= faultline.clock()'),
+          ('settle_jobs', 'j.lease_expires_at > time_now', 'j.lease_expires_at > faultline.clock()'),
+          ('settle_jobs', 't.lease_expires_at > time_now', 't.lease_expires_at > faultline.clock()'),
+          ('expire_leases', 'g.check_at <= time_now', 'g.check_at <= faultline.clock()'),
+          ('prune_jobs', 'l.token = c.token', 'l.token = c.token AND l.ended_at < faultline.clock()')
+          ) AS h(name, condition, by_the_clock)
       LOOP
           text_before := pg_get_functiondef(('faultline.' || hook.name)::regproc);
-          text_after := replace(text_before, hook.condition, replace(hook.condition, 'time_now', 'faultline.clock()'));
+          text_after := replace(text_before, hook.condition, hook.by_the_clock);
           IF text_after = text_before THEN
               RAISE EXCEPTION 'faultline.% does not say: %', hook.name, hook.condition;
           END IF;

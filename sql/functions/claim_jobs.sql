@@ -38,7 +38,7 @@ DECLARE
     jobs_max  bigint := in_limit;
     ids       uuid[];
     ttls      integer[];
-    delayed   boolean[];
+    delayed   uuid[];
     later     bigint := 0;
     ends      timestamptz[];
     first_end timestamptz;
@@ -86,15 +86,16 @@ BEGIN
     END IF;
 
     IF NOT place.paused AND jobs_max > 0 THEN
-        SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.delayed) INTO ids, ttls, delayed
+        SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.id) FILTER (WHERE due.delayed)
+          INTO ids, ttls, delayed
           FROM (SELECT found.id, found.delayed,
                        least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
-                  FROM unnest(in_priorities, in_since, in_since_ids) AS look(priority, since, since_id)
+                  FROM unnest(in_priorities) WITH ORDINALITY AS look(priority, nr)
                  CROSS JOIN LATERAL (
                        SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed
                          FROM faultline.jobs j
                         WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
-                          AND j.priority >= 0 AND (j.run_at, j.id) > (look.since, look.since_id)
+                          AND j.priority >= 0 AND (j.run_at, j.id) > (in_since[look.nr], in_since_ids[look.nr])
                           AND j.run_at <= time_now AND j.state = 'available'
                         ORDER BY j.run_at, j.id
                         LIMIT jobs_max
@@ -122,19 +123,19 @@ BEGIN
     RETURN QUERY
     UPDATE faultline.jobs j
        SET state = 'running', token = j.token + 1, attempt = j.attempt + 1, worker = in_worker,
-           lease_id = in_lease_id, claimed_at = time_now, lease_expires_at = due.ends_at,
+           lease_id = in_lease_id, claimed_at = time_now, lease_expires_at = ends[due.nr],
            granted_ttl_ms = coalesce(j.lease_ttl_ms, place.lease_ttl_ms), progress = NULL, progress_note = NULL
-      FROM unnest(ids, ends) AS due(id, ends_at)
-      -- That every lease ends at some time says nothing about jobs and much to the planner: that few rows come
-      -- from here, each to be looked up by its key.
-     WHERE j.bucket = in_bucket AND j.id = due.id AND due.ends_at > '-infinity' AND due.ends_at < 'infinity'
+      FROM unnest(ids) WITH ORDINALITY AS due(id, nr)
+      -- That each has a number says nothing about jobs and much to the planner: that few rows come from here, each to be
+      -- looked up by its key.
+     WHERE j.bucket = in_bucket AND j.id = due.id AND due.nr > 0 AND due.nr <= 1000
     RETURNING false, false, j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, place.attempts_max),
               j.priority, j.run_at, j.created_at, j.granted_ttl_ms, j.run_max_ms, j.requeues, j.encoding, j.delivery,
               j.kind, j.payload, j.tags, j.traceparent;
     -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.
     GET DIAGNOSTICS jobs_max = ROW_COUNT;
-    IF true = ANY (delayed) THEN
-        SELECT count(DISTINCT d.id) INTO later FROM unnest(ids, delayed) AS d(id, delayed) WHERE d.delayed;
+    IF delayed IS NOT NULL THEN
+        SELECT count(DISTINCT d.id) INTO later FROM unnest(delayed) AS d(id);
     END IF;
     INSERT INTO faultline.tallies (bucket, queue, available, delayed, running)
     VALUES (in_bucket, in_queue, -jobs_max, -later, jobs_max);

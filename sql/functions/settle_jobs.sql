@@ -42,6 +42,7 @@ DECLARE
     run_ats   timestamptz[];
     attempts  integer[];
     ids       uuid[];
+    numbers   bigint[];
     done      uuid[] := '{}';
     first_end timestamptz;
     one_queue text;
@@ -149,21 +150,20 @@ BEGIN
 
     WITH taken AS (
         DELETE FROM faultline.jobs j
-         USING unnest(in_ids, in_tokens, in_lease_ids, in_outcomes, in_results, in_errors)
-               AS mine(id, token, lease_id, outcome, result, error)
+         USING (SELECT n.id, n.nr, in_tokens[n.nr] AS token, in_lease_ids[n.nr] AS lease_id,
+                       coalesce(in_outcomes[n.nr], in_outcomes[1]) AS outcome
+                  FROM unnest(in_ids) WITH ORDINALITY AS n(id, nr)) AS mine
          -- That a token is above 0 and below the last one says nothing about jobs and much to the planner: that few
          -- rows come from the caller, each to be looked up by its key.
          WHERE mine.token > 0 AND mine.token <= 9223372036854775807
            AND j.bucket = in_bucket AND j.id = mine.id AND j.token = mine.token AND j.lease_id = mine.lease_id
            AND j.lease_expires_at > time_now
-           AND (coalesce(mine.outcome, in_outcomes[1]) IN ('succeeded', 'cancelled')
-                OR j.cancel_requested_at IS NOT NULL)
-        RETURNING j AS job, j.id, j.lease_expires_at, j.queue, j.cancel_requested_at,
-                  coalesce(mine.outcome, in_outcomes[1]) AS outcome, mine.result, mine.error)
-    SELECT array_agg(t.job), array_agg(t.id), array_agg(t.outcome), array_agg(t.result), array_agg(t.error),
-           min(t.lease_expires_at), CASE WHEN min(t.queue) = max(t.queue) THEN min(t.queue) END,
+           AND (mine.outcome IN ('succeeded', 'cancelled') OR j.cancel_requested_at IS NOT NULL)
+        RETURNING j AS job, j.id, j.lease_expires_at, j.queue, j.cancel_requested_at, mine.nr, mine.outcome)
+    SELECT array_agg(t.job), array_agg(t.id), array_agg(t.nr), min(t.lease_expires_at),
+           CASE WHEN min(t.queue) = max(t.queue) THEN min(t.queue) END,
            count(*) FILTER (WHERE t.outcome = 'succeeded'), bool_or(t.cancel_requested_at IS NOT NULL)
-      INTO rows, ids, outcomes, results, errors, first_end, one_queue, succeeded, marked FROM taken t;
+      INTO rows, ids, numbers, first_end, one_queue, succeeded, marked FROM taken t;
 
     IF ids IS NOT NULL THEN
         time_now := faultline.clock_now();
@@ -182,10 +182,11 @@ BEGIN
                     THEN 'succeeded'::faultline.job_state ELSE 'cancelled' END,
                e.requeues, e.queue, e.worker, e.claimed_at, time_now,
                CASE WHEN e.cancel_requested_at IS NULL OR e.outcome = 'cancelled'
-                    THEN coalesce(e.error, e.cancel_reason) ELSE e.cancel_reason END,
-               CASE WHEN e.cancel_requested_at IS NULL THEN e.result END, e.cancel_call_id,
+                    THEN coalesce(in_errors[e.nr], e.cancel_reason) ELSE e.cancel_reason END,
+               CASE WHEN e.cancel_requested_at IS NULL THEN in_results[e.nr] END, e.cancel_call_id,
                /*carried e*/, e.run_at, e.encoding, e.payload
-          FROM unnest(outcomes, results, errors, rows) AS e(outcome, result, error)
+          FROM (SELECT r.*, numbers[r.ordinality] AS nr, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
+                  FROM unnest(rows) WITH ORDINALITY AS r) AS e
          WHERE e.lease_expires_at > time_now;
         IF one_queue IS NOT NULL AND NOT marked THEN
             INSERT INTO faultline.tallies (bucket, queue, running, succeeded, cancelled)
@@ -195,7 +196,8 @@ BEGIN
             SELECT in_bucket, e.queue, -count(*),
                    count(*) FILTER (WHERE e.outcome = 'succeeded' AND e.cancel_requested_at IS NULL),
                    count(*) FILTER (WHERE e.outcome <> 'succeeded' OR e.cancel_requested_at IS NOT NULL)
-              FROM unnest(outcomes, rows) AS e(outcome)
+              FROM (SELECT r.*, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
+                      FROM unnest(rows) WITH ORDINALITY AS r) AS e
              WHERE e.lease_expires_at > time_now GROUP BY e.queue;
         END IF;
         IF NOT marked THEN
@@ -209,7 +211,8 @@ BEGIN
                    current_token, current_lease_id, current_worker, current_state, lease_expired_at)
             SELECT in_bucket, e.id, time_now, faultline.verb_of(e.outcome), 'cancelled', e.queue, e.token, e.lease_id,
                    e.worker, e.token, e.lease_id, e.worker, 'running', e.lease_expires_at
-              FROM unnest(outcomes, rows) AS e(outcome)
+              FROM (SELECT r.*, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
+                      FROM unnest(rows) WITH ORDINALITY AS r) AS e
              WHERE e.lease_expires_at > time_now AND e.cancel_requested_at IS NOT NULL AND e.outcome <> 'cancelled';
             RETURN QUERY
             SELECT e.id, CASE WHEN e.refused THEN 'stale' ELSE 'committed' END,
@@ -217,7 +220,8 @@ BEGIN
                    CASE WHEN e.refused THEN e.token END, CASE WHEN e.refused THEN e.worker END,
                    CASE WHEN e.refused THEN 'running'::faultline.job_state END, NULL::text
               FROM (SELECT x.id, x.token, x.worker, x.cancel_requested_at IS NOT NULL AND x.outcome <> 'cancelled' AS refused
-                      FROM unnest(outcomes, rows) AS x(outcome)
+                      FROM (SELECT r.*, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
+                              FROM unnest(rows) WITH ORDINALITY AS r) AS x
                      WHERE x.lease_expires_at > time_now) AS e;
         END IF;
     END IF;

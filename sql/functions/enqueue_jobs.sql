@@ -1,5 +1,9 @@
 -- Adds jobs to a queue, all or none. Ids are the producer's, so that the same submission sent twice is one job.
 --
+-- A job that is there already is not added again; one that another sending of the same submission is adding at this very
+-- moment is waited for, and then refused (unique_violation, nothing is added: the sender tries again). INSERT … ON CONFLICT
+-- would do both by itself, and makes each row half as dear again.
+--
 -- A submission that comes again after its job has finished (its answer was lost; the network delivered it late) must
 -- not bring the job back to life. So the ledger is asked after the rows are in: a job that finishes at this very
 -- moment is either still in `jobs`, and then nothing is added, or in the ledger already, and then what was added is
@@ -13,8 +17,8 @@
 -- in_tags holds JSON arrays, because an array of arrays would have to be a rectangle. Arrays of options that no job uses
 -- may be NULL; all others have one element per job, of which there are 1000 at most.
 --
--- One job without a key is what most calls bring. It is added by the same rules, each told by an expression or a look-up
--- where many jobs need a query over their arrays: to begin such a query costs as much as to add the job.
+-- Most calls bring few jobs without options, and then to begin a statement costs as much as to add a job: there are as few
+-- statements here as can be, and options are checked only where there are some.
 CREATE OR REPLACE FUNCTION faultline.enqueue_jobs(
     in_bucket smallint, in_queue text, in_ids uuid[], in_kinds text[], in_payloads bytea[],
     in_encodings faultline.encoding[], in_priorities smallint[], in_run_ats timestamptz[], in_delays_ms bigint[],
@@ -31,10 +35,11 @@ DECLARE
     bytes_max integer := 268435456;
     problem   text;
     shape     text := '[1:' || cardinality(in_ids) || ']';
+    is_queue  boolean;
+    known     uuid[];
     mine      uuid[];
-    added     bigint := 0;
+    added     bigint;
     later     bigint := 0;
-    one_later boolean;
     ended     uuid[];
     removed   bigint;
     not_later bigint;
@@ -46,71 +51,39 @@ BEGIN
         RETURN;
     END IF;
     -- Their shape, too: what is checked as element 1 is to be what is added as the first.
-    IF in_ids IS NULL OR cardinality(in_ids) > 1000 OR array_dims(in_ids) <> shape
-       OR array_dims(in_kinds) IS DISTINCT FROM shape OR array_dims(in_payloads) IS DISTINCT FROM shape
-       OR array_dims(in_priorities) IS DISTINCT FROM shape OR array_dims(in_encodings) <> shape
-       OR array_dims(in_run_ats) <> shape OR array_dims(in_delays_ms) <> shape
-       OR array_dims(in_attempts_max) <> shape OR array_dims(in_lease_ttls_ms) <> shape
-       OR array_dims(in_run_max_ms) <> shape OR array_dims(in_backoff_base_ms) <> shape
-       OR array_dims(in_backoff_max_ms) <> shape OR array_dims(in_deliveries) <> shape OR array_dims(in_tags) <> shape
-       OR array_dims(in_traceparents) <> shape OR array_dims(in_keys) <> shape
-       OR array_dims(in_fingerprints) <> shape THEN
+    IF cardinality(in_ids) > 1000 OR num_nulls(in_ids, in_kinds, in_payloads, in_priorities) > 0 OR shape <> ANY (ARRAY[
+           array_dims(in_ids), array_dims(in_kinds), array_dims(in_payloads), array_dims(in_priorities),
+           array_dims(in_encodings), array_dims(in_run_ats), array_dims(in_delays_ms), array_dims(in_attempts_max),
+           array_dims(in_lease_ttls_ms), array_dims(in_run_max_ms), array_dims(in_backoff_base_ms),
+           array_dims(in_backoff_max_ms), array_dims(in_deliveries), array_dims(in_tags), array_dims(in_traceparents),
+           array_dims(in_keys), array_dims(in_fingerprints)]) THEN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
-    PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue;
-    IF NOT FOUND THEN
+    SELECT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue), min(p.problem),
+           array_agg(p.known) FILTER (WHERE p.known IS NOT NULL)
+      INTO is_queue, problem, known
+      FROM (SELECT coalesce(faultline.id_problem(n.id, in_bucket), faultline.job_problem(
+                       in_kinds[n.i], in_payloads[n.i], bytes_max, in_priorities[n.i])) AS problem, j.id AS known
+              FROM unnest(in_ids) WITH ORDINALITY AS n(id, i)
+              LEFT JOIN LATERAL (
+                   SELECT t.id FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id = n.id LIMIT 1) AS j ON true) AS p;
+    IF NOT is_queue THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
             USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
     END IF;
-
-    IF cardinality(in_ids) = 1 AND in_keys IS NULL THEN
-        problem := faultline.id_problem(in_ids[1], in_bucket);
-        IF problem IS NULL THEN
-            problem := faultline.job_problem(
-                in_kinds[1], in_payloads[1], bytes_max, in_priorities[1], in_run_ats[1], in_delays_ms[1],
-                in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
-                faultline.tags_of(in_tags[1]), in_traceparents[1], NULL);
-        END IF;
-        IF problem IS NOT NULL THEN
-            RAISE EXCEPTION '%', problem USING ERRCODE = 'FL400';
-        END IF;
-        time_now := faultline.clock_now();
-        INSERT INTO faultline.jobs (
-               bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
-               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, delayed)
-        VALUES (in_bucket, in_ids[1], in_queue, in_kinds[1], in_payloads[1], coalesce(in_encodings[1], 'json'),
-                in_priorities[1],
-                coalesce(in_run_ats[1], time_now + coalesce(in_delays_ms[1], 0) * interval '1 millisecond'), time_now,
-                in_attempts_max[1], in_lease_ttls_ms[1], in_run_max_ms[1], in_backoff_base_ms[1], in_backoff_max_ms[1],
-                coalesce(in_deliveries[1], 'at_least_once'), faultline.tags_of(in_tags[1]), in_traceparents[1],
-                coalesce(in_run_ats[1] > time_now, in_delays_ms[1] > 0, false))
-        ON CONFLICT (bucket, id) DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN;
-        END IF;
-        PERFORM FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = in_ids[1] LIMIT 1;
-        IF FOUND THEN
-            DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = in_ids[1];
-        ELSE
-            INSERT INTO faultline.tallies (bucket, queue, available, delayed)
-            VALUES (in_bucket, in_queue, 1, coalesce(in_run_ats[1] > time_now, in_delays_ms[1] > 0, false)::integer);
-        END IF;
-        RETURN;
+    IF problem IS NULL AND num_nonnulls(in_run_ats, in_delays_ms, in_attempts_max, in_lease_ttls_ms, in_run_max_ms,
+           in_backoff_base_ms, in_backoff_max_ms, in_tags, in_traceparents, in_keys) > 0 THEN
+        SELECT p.problem INTO problem
+          FROM (SELECT coalesce(faultline.options_problem(
+                           in_run_ats[n.i], in_delays_ms[n.i], in_attempts_max[n.i], in_lease_ttls_ms[n.i],
+                           in_run_max_ms[n.i], in_backoff_base_ms[n.i], in_backoff_max_ms[n.i],
+                           faultline.tags_of(in_tags[n.i]), in_traceparents[n.i], in_keys[n.i]),
+                           CASE WHEN in_keys[n.i] IS NOT NULL AND in_fingerprints[n.i] IS NULL THEN
+                                'an idempotency key comes with a fingerprint' END) AS problem
+                  FROM unnest(in_ids) WITH ORDINALITY AS n(id, i)) AS p
+         WHERE p.problem IS NOT NULL
+         LIMIT 1;
     END IF;
-
-    SELECT p.problem INTO problem
-      FROM (SELECT coalesce(faultline.id_problem(n.id, in_bucket), faultline.job_problem(
-                       n.kind, n.payload, bytes_max, n.priority, n.run_at, n.delay_ms, n.attempts_max, n.lease_ttl_ms,
-                       n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms, faultline.tags_of(n.tags), n.traceparent,
-                       n.key), CASE WHEN n.key IS NOT NULL AND n.fingerprint IS NULL THEN
-                                    'an idempotency key comes with a fingerprint' END) AS problem
-              FROM unnest(in_ids, in_kinds, in_payloads, in_priorities, in_run_ats, in_delays_ms, in_attempts_max,
-                          in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms, in_tags,
-                          in_traceparents, in_keys, in_fingerprints)
-                   AS n(id, kind, payload, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
-                        backoff_base_ms, backoff_max_ms, tags, traceparent, key, fingerprint)) AS p
-     WHERE p.problem IS NOT NULL
-     LIMIT 1;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION '%', problem USING ERRCODE = 'FL400';
     END IF;
@@ -175,46 +148,49 @@ BEGIN
              WHERE n.key IS NULL OR k.job_id = n.id);
     END IF;
 
-    -- A loop, since only the rows that were added are counted, and how many of them are to wait.
-    FOR one_later IN
-        INSERT INTO faultline.jobs AS j (
-               bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
-               run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key, delayed)
-        SELECT in_bucket, n.id, in_queue, n.kind, n.payload, coalesce(n.encoding, 'json'), n.priority,
-               coalesce(n.run_at, time_now + coalesce(n.delay_ms, 0) * interval '1 millisecond'), time_now,
-               n.attempts_max, n.lease_ttl_ms, n.run_max_ms, n.backoff_base_ms, n.backoff_max_ms,
-               coalesce(n.delivery, 'at_least_once'), faultline.tags_of(n.tags), n.traceparent, n.key,
-               coalesce(n.run_at > time_now, n.delay_ms > 0, false)
-          FROM unnest(in_ids, in_kinds, in_payloads, in_encodings, in_priorities, in_run_ats, in_delays_ms,
-                      in_attempts_max, in_lease_ttls_ms, in_run_max_ms, in_backoff_base_ms, in_backoff_max_ms,
-                      in_deliveries, in_tags, in_traceparents, in_keys)
-               AS n(id, kind, payload, encoding, priority, run_at, delay_ms, attempts_max, lease_ttl_ms, run_max_ms,
-                    backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, key)
-         WHERE in_keys IS NULL OR n.id = ANY (mine)
-        ON CONFLICT (bucket, id) DO NOTHING
-        RETURNING j.delayed
-    LOOP
-        added := added + 1;
-        later := later + one_later::integer;
-    END LOOP;
+    IF known IS NOT NULL THEN
+        mine := ARRAY(SELECT n.id FROM unnest(coalesce(mine, in_ids)) AS n(id) WHERE n.id <> ALL (known));
+    END IF;
+    INSERT INTO faultline.jobs (
+           bucket, id, queue, kind, payload, encoding, priority, run_at, created_at, attempts_max, lease_ttl_ms,
+           run_max_ms, backoff_base_ms, backoff_max_ms, delivery, tags, traceparent, idempotency_key, delayed)
+    SELECT in_bucket, n.id, in_queue, in_kinds[n.i], in_payloads[n.i], coalesce(in_encodings[n.i], 'json'),
+           in_priorities[n.i], coalesce(in_run_ats[n.i], time_now + coalesce(in_delays_ms[n.i], 0) * interval '1 millisecond'),
+           time_now, in_attempts_max[n.i], in_lease_ttls_ms[n.i], in_run_max_ms[n.i], in_backoff_base_ms[n.i],
+           in_backoff_max_ms[n.i], coalesce(in_deliveries[n.i], 'at_least_once'), faultline.tags_of(in_tags[n.i]),
+           in_traceparents[n.i], in_keys[n.i], coalesce(in_run_ats[n.i] > time_now, in_delays_ms[n.i] > 0, false)
+      FROM unnest(in_ids) WITH ORDINALITY AS n(id, i)
+     WHERE mine IS NULL OR n.id = ANY (mine);
+    GET DIAGNOSTICS added = ROW_COUNT;
     IF added = 0 THEN
         RETURN;
     END IF;
-    SELECT array_agg(n.id) INTO ended
-      FROM unnest(in_ids) AS n(id)
-     CROSS JOIN LATERAL (
-           SELECT l.job_id FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l;
-    IF ended IS NOT NULL THEN
-        -- A job that lives after an attempt on record has that attempt's token, at least.
-        WITH taken AS (
-            DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended) AND j.token = 0
-            RETURNING j.delayed)
-        SELECT count(*), count(*) FILTER (WHERE t.delayed) INTO removed, not_later FROM taken t;
-        added := added - removed;
-        later := later - not_later;
+    IF num_nonnulls(in_run_ats, in_delays_ms) > 0 THEN
+        SELECT count(*) INTO later FROM unnest(in_ids, in_run_ats, in_delays_ms) AS n(id, run_at, delay_ms)
+         WHERE (mine IS NULL OR n.id = ANY (mine)) AND coalesce(n.run_at > time_now, n.delay_ms > 0, false);
     END IF;
-    IF added > 0 THEN
-        INSERT INTO faultline.tallies (bucket, queue, available, delayed) VALUES (in_bucket, in_queue, added, later);
+    INSERT INTO faultline.tallies (bucket, queue, available, delayed)
+    SELECT in_bucket, in_queue, added, later
+     WHERE NOT EXISTS (
+           SELECT FROM unnest(in_ids) AS n(id)
+            CROSS JOIN LATERAL (
+                  SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l);
+    IF FOUND THEN
+        RETURN;
+    END IF;
+
+    ended := ARRAY(
+        SELECT n.id FROM unnest(in_ids) AS n(id)
+         CROSS JOIN LATERAL (
+               SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l);
+    -- A job that lives after an attempt on record has that attempt's token, at least.
+    WITH taken AS (
+        DELETE FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (ended) AND j.token = 0
+        RETURNING j.delayed)
+    SELECT count(*), count(*) FILTER (WHERE t.delayed) INTO removed, not_later FROM taken t;
+    IF added > removed THEN
+        INSERT INTO faultline.tallies (bucket, queue, available, delayed)
+        VALUES (in_bucket, in_queue, added - removed, later - not_later);
     END IF;
 END
 $$;

@@ -9,11 +9,13 @@ RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
         WHEN payload IS NOT NULL AND payload_bytes IS NOT NULL THEN 'give payload or payload_bytes, not both'
         WHEN delivery IS NULL OR delivery NOT IN ('at_least_once', 'at_most_once', 'hold') THEN
             'delivery is at_least_once, at_most_once or hold'
-        ELSE faultline.job_problem(
-            kind, coalesce(payload_bytes, convert_to(payload::text, 'UTF8')), payload_bytes_max,
-            -- One that does not fit is out of its range, too; so is none at all.
-            least(greatest(priority, -1), 10)::smallint, run_at, faultline.to_ms(delay), attempts_max,
-            faultline.to_ms(lease_ttl), faultline.to_ms(run_max), faultline.to_ms(backoff_base),
-            faultline.to_ms(backoff_max), tags, traceparent, idempotency_key)
+        ELSE coalesce(
+            faultline.job_problem(
+                kind, coalesce(payload_bytes, convert_to(payload::text, 'UTF8')), payload_bytes_max,
+                -- One that does not fit is out of its range, too; so is none at all.
+                least(greatest(priority, -1), 10)::smallint),
+            faultline.options_problem(
+                run_at, faultline.to_ms(delay), attempts_max, faultline.to_ms(lease_ttl), faultline.to_ms(run_max),
+                faultline.to_ms(backoff_base), faultline.to_ms(backoff_max), tags, traceparent, idempotency_key))
     END
     $$;

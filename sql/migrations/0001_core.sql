@@ -123,16 +123,14 @@ CREATE TABLE faultline.jobs (
     progress         double precision,
     progress_note    text,
     PRIMARY KEY (bucket, id),
-    -- The store checks ranges before they come here. These two are the protocol itself.
+    -- The functions check ranges. This is the protocol itself: a job has a lease while it runs and at no other time, and one
+    -- without a token left can never be claimed again, so it must not pretend to wait. It is one short expression, because every
+    -- statement that writes to jobs reads it anew.
     CONSTRAINT running_has_a_lease_and_nothing_else_has CHECK (
-        CASE WHEN state = 'running'
-             THEN lease_id IS NOT NULL AND lease_expires_at IS NOT NULL AND worker IS NOT NULL
-                  AND claimed_at IS NOT NULL AND token > 0
-             ELSE lease_id IS NULL AND lease_expires_at IS NULL AND worker IS NULL
-                  AND claimed_at IS NULL AND state IN ('available', 'held', 'dead')
-        END),
-    -- A job without a token left can never be claimed again: it must not pretend to wait.
-    CONSTRAINT an_available_job_has_a_token_left CHECK (state <> 'available' OR token < 9223372036854775807)
+        CASE WHEN state = 'running' THEN num_nulls(lease_id, lease_expires_at, worker, claimed_at) = 0 AND token > 0
+             ELSE num_nonnulls(lease_id, lease_expires_at, worker, claimed_at) = 0 AND state <= 'dead'
+                  AND (state <> 'available' OR token < 9223372036854775807)
+        END)
 )
 -- Three fifths of each page are left free. A claim makes the row half as large again, and its new version is
 -- to stay on the page and so to write to no index (a heap-only update); a heartbeat's, too, once the version

@@ -250,7 +250,11 @@ Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJ
     backend.announcer().announce(batch.due_queues(), Announcer::Commit::at_once, unit);
     auto results = backend.try_run(unit, deadline);
     if (results) return batch.submissions(*results);
-    if (results.error().code != pg::Errc::outcome_unknown || Deadline::clock::now() >= deadline) {
+    const pg::Errc code = results.error().code;
+    // An earlier sending of these very jobs was still under way, and has committed since: the next try finds
+    // them.
+    const bool again = code == pg::Errc::outcome_unknown || code == pg::Errc::unique_violation;
+    if (!again || Deadline::clock::now() >= deadline) {
       Error error = translate(results.error());
       // The first try may have been committed, and the database cannot be asked.
       if (sent) error.code = ErrorCode::outcome_unknown;

@@ -926,6 +926,50 @@ TEST_F(RacesTest, requeue_against_requeue_of_one_finished_or_dead_job_puts_it_ba
   }
 }
 
+// ---- Submissions that are sent twice
+
+TEST_F(RacesTest, two_sendings_of_one_submission_add_its_jobs_once) {
+  const std::string submission =
+      "SELECT * FROM faultline.enqueue_jobs(0::smallint, 'default',"
+      " '{01900000-0000-7000-8000-000000010000,01900000-0000-7000-8000-000000020000}', '{a,b}', '{1,2}', "
+      "NULL,"
+      " '{5,5}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
+  for (const End how : {End::roll_back, End::commit}) {
+    pg::Connection first = database_.connect();
+    pg::Connection second = database_.connect();
+    must(first.exec_script("BEGIN; " + submission, soon()));
+    auto again = start([&] { return second.exec_script(submission, soon()); });
+    EXPECT_FALSE(again.returned());
+    must(first.exec_script(how == End::commit ? "COMMIT" : "ROLLBACK", soon()));
+
+    const auto answer = again.get();
+    if (how == End::commit) {
+      ASSERT_FALSE(answer.has_value());
+      EXPECT_EQ(answer.error().code, pg::Errc::unique_violation);
+      must(second.exec_script(submission, soon()));
+    } else {
+      must(answer);
+    }
+    EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue = 'default'"), 2);
+    EXPECT_EQ(counts("default").available, 2);
+    script("DELETE FROM faultline.jobs WHERE queue = 'default'; DELETE FROM faultline.tallies");
+  }
+}
+
+TEST_F(RacesTest, the_store_sends_again_what_another_sending_was_adding) {
+  // As if an earlier sending had committed while this one waited for it.
+  script(
+      "CREATE SEQUENCE faultline.sendings; GRANT USAGE ON SEQUENCE faultline.sendings TO PUBLIC;"
+      "CREATE FUNCTION faultline.was_sent() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+      " IF nextval('faultline.sendings') = 1 THEN RAISE unique_violation; END IF; RETURN NEW; END $$;"
+      "CREATE TRIGGER was_sent BEFORE INSERT ON faultline.jobs FOR EACH ROW"
+      " EXECUTE FUNCTION faultline.was_sent()");
+
+  must(store_.enqueue({.kind = "race"}));
+
+  EXPECT_EQ(counts("default").available, 1);
+}
+
 TEST_F(RacesTest, prune_and_requeue_of_a_finished_job_take_turns) {
   const auto pruning = [this] { return store_.prune(); };
   const auto finish_long_ago = [&](std::string queue) {

@@ -4,16 +4,17 @@
 -- Costs one walk over the effects, with a look at the job and one into the ledger for each.
 --
 -- $1 bucket  $2 rows at most
-SELECT count(*) OVER () AS violations, e.job_id::text AS subject,
-       format('effect %s was begun or recorded under token %s and lease %s by %s', e.key, e.token, e.lease_id, e.worker)
-           AS detail
-  FROM faultline.effects e
- WHERE e.bucket = $1::smallint
-   AND NOT EXISTS (SELECT FROM faultline.ledger l
-                    WHERE l.bucket = $1::smallint AND l.job_id = e.job_id AND l.token = e.token
-                      AND l.lease_id = e.lease_id)
-   AND NOT EXISTS (SELECT FROM faultline.jobs j
-                    WHERE j.bucket = $1::smallint AND j.id = e.job_id AND j.token = e.token
-                      AND j.lease_id = e.lease_id)
- ORDER BY e.job_id, e.key
- LIMIT $2::bigint
+WITH wrong AS MATERIALIZED (
+    SELECT e.job_id::text AS subject,
+           format('effect %s was begun or recorded under token %s and lease %s by %s', e.key, e.token, e.lease_id, e.worker)
+               AS detail
+      FROM faultline.effects e
+     WHERE e.bucket = $1::smallint
+       AND NOT EXISTS (SELECT FROM faultline.ledger l
+                        WHERE l.bucket = $1::smallint AND l.job_id = e.job_id AND l.token = e.token
+                          AND l.lease_id = e.lease_id)
+       AND NOT EXISTS (SELECT FROM faultline.jobs j
+                        WHERE j.bucket = $1::smallint AND j.id = e.job_id AND j.token = e.token
+                          AND j.lease_id = e.lease_id)
+)
+SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

@@ -4,16 +4,17 @@
 -- Costs one walk over the live jobs.
 --
 -- $1 bucket  $2 rows at most
-SELECT count(*) OVER () AS violations, j.id::text AS subject,
-       format('it is %s, token %s, worker %s, lease %s until %s', j.state, j.token, coalesce(j.worker, 'none'),
-              coalesce(j.lease_id::text, 'none'), coalesce(j.lease_expires_at::text, 'never')) AS detail
-  FROM faultline.jobs j
- WHERE j.bucket = $1::smallint AND j.queue <> ''
-   AND CASE WHEN j.state = 'running'
-            THEN j.lease_id IS NULL OR j.lease_expires_at IS NULL OR j.worker IS NULL OR j.claimed_at IS NULL
-                 OR j.token <= 0
-            ELSE j.lease_id IS NOT NULL OR j.lease_expires_at IS NOT NULL OR j.worker IS NOT NULL
-                 OR j.claimed_at IS NOT NULL OR j.state NOT IN ('available', 'held', 'dead')
-       END
- ORDER BY j.id
- LIMIT $2::bigint
+WITH wrong AS MATERIALIZED (
+    SELECT j.id::text AS subject,
+           format('it is %s, token %s, worker %s, lease %s until %s', j.state, j.token, coalesce(j.worker, 'none'),
+                  coalesce(j.lease_id::text, 'none'), coalesce(j.lease_expires_at::text, 'never')) AS detail
+      FROM faultline.jobs j
+     WHERE j.bucket = $1::smallint AND j.queue <> ''
+       AND CASE WHEN j.state = 'running'
+                THEN j.lease_id IS NULL OR j.lease_expires_at IS NULL OR j.worker IS NULL OR j.claimed_at IS NULL
+                     OR j.token <= 0
+                ELSE j.lease_id IS NOT NULL OR j.lease_expires_at IS NOT NULL OR j.worker IS NOT NULL
+                     OR j.claimed_at IS NOT NULL OR j.state NOT IN ('available', 'held', 'dead')
+           END
+)
+SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

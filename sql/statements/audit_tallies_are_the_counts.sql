@@ -32,12 +32,12 @@ WITH counted AS MATERIALIZED (
            AS c(state, jobs)
      WHERE t.bucket = $1::smallint
      GROUP BY t.queue, c.state
+), wrong AS MATERIALIZED (
+    SELECT coalesce(c.queue, t.queue) AS subject,
+           format('%s jobs are %s, and its counter says %s', coalesce(c.jobs, 0), coalesce(c.state, t.state),
+                  coalesce(t.jobs, 0)) AS detail
+      FROM counted c
+      FULL JOIN tallied t ON t.queue = c.queue AND t.state = c.state
+     WHERE coalesce(c.jobs, 0) <> coalesce(t.jobs, 0)
 )
-SELECT count(*) OVER () AS violations, coalesce(c.queue, t.queue) AS subject,
-       format('%s jobs are %s, and its counter says %s', coalesce(c.jobs, 0), coalesce(c.state, t.state),
-              coalesce(t.jobs, 0)) AS detail
-  FROM counted c
-  FULL JOIN tallied t ON t.queue = c.queue AND t.state = c.state
- WHERE coalesce(c.jobs, 0) <> coalesce(t.jobs, 0)
- ORDER BY 2, 3
- LIMIT $2::bigint
+SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

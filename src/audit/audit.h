@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,11 @@ struct Report {
 };
 
 /// Checks all invariants on the live database, in one read-only transaction with one snapshot, so that work
-/// that goes on meanwhile cannot look like a violation.
-[[nodiscard]] Expected<Report> check(pg::Connection& connection, std::size_t examples_max, Deadline until);
+/// that goes on meanwhile cannot look like a violation. `only` these checks, by name; empty: all.
+[[nodiscard]] Expected<Report> check(pg::Connection& connection, std::size_t examples_max, Deadline until,
+                                     std::span<const std::string> only = {});
+
+/// The names of all checks, in their order.
+[[nodiscard]] std::vector<std::string> check_names();
 
 }  // namespace faultline::audit

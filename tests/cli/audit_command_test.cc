@@ -1,5 +1,7 @@
 // `faultline audit`: good news, and bad news with names.
 
+#include <csignal>
+
 #include "inspect_fixture.h"
 
 namespace faultline::testing {
@@ -42,6 +44,37 @@ TEST_F(AuditCommandTest, a_broken_promise_names_its_rows_and_exits_with_1) {
   EXPECT_EQ(check->at("violations"), 3);
   EXPECT_EQ(check->at("examples").at(2).at("row"), ids[2].to_string());
   EXPECT_THAT(check->at("examples").at(0).at("detail").get<std::string>(), HasSubstr("it is available"));
+}
+
+TEST_F(AuditCommandTest, some_checks_can_be_asked_for_and_others_are_not_there) {
+  const auto some = run({"audit", "no_job_is_lost", "job_has_a_queue"});
+  EXPECT_EQ(some.exit_code, 0) << some.err;
+  EXPECT_THAT(some.out, AllOf(HasSubstr("no_job_is_lost"), HasSubstr("job_has_a_queue"),
+                              Not(HasSubstr("ledger_has_no_gap"))));
+  const auto unknown = run({"audit", "no_job_is_found"});
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("no_job_is_found"), HasSubstr("no_job_is_lost")));
+}
+
+TEST_F(AuditCommandTest, an_audit_whose_client_was_killed_ends_and_holds_no_snapshot) {
+  auto blocker = database_.connect();
+  must(blocker.begin(soon()));
+  must(blocker.exec_script("LOCK TABLE faultline.effects IN ACCESS EXCLUSIVE MODE", soon()));
+  const auto waiting = [&] {
+    return number(
+        "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND "
+        "a.datname = current_database()");
+  };
+  {
+    ChildProcess audit{program({"audit"})};
+    ASSERT_TRUE(eventually([&] { return waiting() == 1; }));
+    audit.send(SIGKILL);
+    static_cast<void>(audit.wait());
+  }
+
+  // Nothing but the lost connection ends it: what it waits for is still held.
+  EXPECT_TRUE(eventually([&] { return waiting() == 0; }));
+  blocker.rollback(soon());
 }
 
 TEST_F(AuditCommandTest, wrong_usage_and_a_database_without_the_schema_say_what_to_do) {

@@ -17,6 +17,7 @@ constexpr std::chrono::minutes kTimeMax{10};
 struct AuditRequest {
   std::size_t examples = 10;
   std::string timeout = "10m";
+  std::vector<std::string> only;
 };
 
 std::string text_of(const audit::Report& report) {
@@ -60,8 +61,9 @@ Expected<CommandResult> audit_database(Context& context, const AuditRequest& req
   if (!at_most) return std::unexpected(at_most.error());
   auto connection = connect_to_current(context);
   if (!connection) return std::unexpected(connection.error());
-  const auto report = audit::check(*connection, request.examples,
-                                   std::chrono::steady_clock::now() + at_most->value_or(kTimeMax));
+  const auto report =
+      audit::check(*connection, request.examples,
+                   std::chrono::steady_clock::now() + at_most->value_or(kTimeMax), request.only);
   if (!report) return std::unexpected(to_failure(report.error()));
   return CommandResult{.text = text_of(*report),
                        .json = json_of(*report),
@@ -82,6 +84,7 @@ void add_audit_command(CLI::App& app, Action& chosen) {
   command->add_option("--timeout", request->timeout, "Give up after this long")
       ->capture_default_str()
       ->type_name("DURATION");
+  command->add_option("CHECK", request->only, "Only these checks; all of them if none is named");
   command->callback([&chosen, request] {
     chosen = [request](Context& context) { return audit_database(context, *request); };
   });

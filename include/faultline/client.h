@@ -44,7 +44,7 @@ class Client {
   [[nodiscard]] Expected<std::optional<Job>> get(JobId id);
   /// The same with every attempt, refused write and effect.
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
-  [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
+  [[nodiscard]] Expected<JobPage> list(const ListRequest& request);
 
   /// Waits until the job has succeeded, was cancelled, or is dead, and returns it. `timed_out` if it has not
   /// in this time; the job goes on. A held job is waited for: a person decides. With no time at all it looks

@@ -315,6 +315,7 @@ struct QueueSettings {
   std::optional<std::chrono::milliseconds> backoff_base{};
   std::optional<std::chrono::milliseconds> backoff_max{};
   std::optional<std::chrono::milliseconds> retention{};
+  std::optional<std::chrono::milliseconds> dead_retention{};  ///< 36500 days: for ever
   std::optional<std::chrono::milliseconds> key_retention{};
 };
 
@@ -327,6 +328,7 @@ struct Queue {
   std::chrono::milliseconds backoff_base{};
   std::chrono::milliseconds backoff_max{};
   std::chrono::milliseconds retention{};
+  std::chrono::milliseconds dead_retention{};  ///< 36500 days: for ever
   std::chrono::milliseconds key_retention{};
   DatabaseTime created_at;
   DatabaseTime updated_at;

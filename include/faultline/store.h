@@ -65,8 +65,17 @@ struct ListRequest {
   std::optional<std::string> queue{};
   std::optional<std::string> kind{};
   std::optional<JobState> state{};
-  std::optional<JobId> before{};  ///< the last id of the page before
+  std::optional<JobId> before{};  ///< `next` of the page before
   std::size_t limit = 50;         ///< 1 to 1000
+};
+
+/// One page of a listing, newest first. Where no index finds what is asked for, jobs are looked at one after
+/// another, and after some thousands the page ends, with fewer jobs than `limit` or none: there may still be
+/// more after it.
+struct JobPage {
+  std::vector<JobSummary> jobs;
+  std::optional<JobId> next{};  ///< where the next page begins; none: this was the last
+  std::size_t looked_at = 0;    ///< how many jobs were looked at for this page
 };
 
 /// A job that the watchdog could not handle. It is tried again a minute later; somebody should look at it.
@@ -191,11 +200,12 @@ class Store {
   [[nodiscard]] Expected<SweepReport> expire_leases(std::size_t jobs_max = 1'000);
   struct PruneReport {
     std::size_t jobs = 0;
+    std::size_t dead = 0;  ///< dead jobs that were purged
     std::size_t keys = 0;
     std::size_t stale_writes = 0;
   };
   /// Retires finished jobs, idempotency keys and the evidence of stale writes past their queue's retention,
-  /// one batch of each.
+  /// and purges dead jobs past its dead_retention, one batch of each.
   [[nodiscard]] Expected<PruneReport> prune(std::size_t limit = 1'000);
   /// Keeps the counts cheap to read, one batch of it; worth doing now and then. True: there is more to do.
   [[nodiscard]] Expected<bool> fold_counts();
@@ -228,7 +238,7 @@ class Store {
   [[nodiscard]] Expected<std::vector<std::optional<JobState>>> states(std::span<const JobId> ids,
                                                                       Deadline until = Deadline::max());
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
-  [[nodiscard]] Expected<std::vector<JobSummary>> list(const ListRequest& request);
+  [[nodiscard]] Expected<JobPage> list(const ListRequest& request);
   /// The evidence, newest first. The next page is `before` the last moment of this one, and so a page has
   /// more than `limit` (1 to 1000) where several writes were refused at its last moment.
   [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(

@@ -28,7 +28,8 @@ BEGIN
                SELECT s.attempts_max, s.backoff_base_ms, s.backoff_max_ms FROM faultline.queues s
                 WHERE s.bucket = in_bucket AND s.name = e.queue LIMIT 1) AS q) AS n;
     UPDATE faultline.jobs j
-       SET state = n.state, run_at = n.run_at, delayed = n.state = 'available' AND n.run_at > in_now, last_error = 'worker lease expired',
+       SET state = n.state, run_at = n.run_at, delayed = n.state = 'available' AND n.run_at > in_now,
+           died_at = CASE WHEN n.state = 'dead' THEN in_now END, last_error = 'worker lease expired',
            worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL, granted_ttl_ms = NULL
       FROM unnest(ids, states, run_ats) AS n(id, state, run_at)
      WHERE j.bucket = in_bucket AND j.id = n.id AND n.state <> 'cancelled' AND n.run_at > '-infinity'

@@ -54,7 +54,7 @@ BEGIN
                   WHERE e.state IN ('dead', 'held') AND e.token < 9223372036854775806);
     UPDATE faultline.jobs j
        SET state = 'available', token = j.token + 1, attempt = 0, requeues = j.requeues + 1, run_at = time_now,
-           delayed = false
+           delayed = false, died_at = NULL
      WHERE j.bucket = in_bucket AND j.id = ANY (ids);
     INSERT INTO faultline.ledger (
            bucket, job_id, token, attempt, outcome, state, requeues, queue, worker, ended_at, call_id)

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION faultline.set_queue_in(
     in_bucket smallint, in_name text, in_paused boolean, in_running_max integer, in_lease_ttl_ms integer,
     in_attempts_max integer, in_backoff_base_ms integer, in_backoff_max_ms integer, in_retention_ms bigint,
-    in_key_retention_ms bigint)
+    in_key_retention_ms bigint, in_dead_retention_ms bigint)
 RETURNS void
     /*verb*/
     AS $$
@@ -20,11 +20,12 @@ BEGIN
     END IF;
     INSERT INTO faultline.queues AS q (
            bucket, name, paused, running_max, lease_ttl_ms, attempts_max, backoff_base_ms, backoff_max_ms,
-           retention_ms, key_retention_ms, created_at, updated_at)
+           retention_ms, key_retention_ms, dead_retention_ms, created_at, updated_at)
     VALUES (in_bucket, in_name, coalesce(in_paused, false), nullif(in_running_max, -1),
             coalesce(in_lease_ttl_ms, 30000), coalesce(in_attempts_max, 20), coalesce(in_backoff_base_ms, 1000),
             coalesce(in_backoff_max_ms, 3600000), coalesce(in_retention_ms, 604800000),
-            coalesce(in_key_retention_ms, 86400000), time_now, time_now)
+            coalesce(in_key_retention_ms, 86400000),
+            coalesce(in_dead_retention_ms, 3153600000000), time_now, time_now)
     ON CONFLICT (bucket, name) DO UPDATE
        SET paused = coalesce(in_paused, q.paused),
            running_max = CASE WHEN in_running_max IS NULL THEN q.running_max ELSE nullif(in_running_max, -1) END,
@@ -34,6 +35,7 @@ BEGIN
            backoff_max_ms = coalesce(in_backoff_max_ms, q.backoff_max_ms),
            retention_ms = coalesce(in_retention_ms, q.retention_ms),
            key_retention_ms = coalesce(in_key_retention_ms, q.key_retention_ms),
+           dead_retention_ms = coalesce(in_dead_retention_ms, q.dead_retention_ms),
            updated_at = time_now
      WHERE q.bucket = in_bucket;
 END

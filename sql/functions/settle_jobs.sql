@@ -123,7 +123,8 @@ BEGIN
             done := coalesce(done, '{}');
             UPDATE faultline.jobs j
                SET state = n.state, attempt = n.attempt, run_at = n.run_at,
-                   delayed = n.state = 'available' AND n.run_at > time_now, last_error = coalesce(n.error, j.last_error),
+                   delayed = n.state = 'available' AND n.run_at > time_now,
+                   died_at = CASE WHEN n.state = 'dead' THEN time_now END, last_error = coalesce(n.error, j.last_error),
                    worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL, granted_ttl_ms = NULL
               FROM unnest(ids, states, attempts, run_ats, errors) AS n(id, state, attempt, run_at, error)
              WHERE j.bucket = in_bucket AND j.id = n.id AND n.attempt >= 0 AND n.attempt < 2147483647;

@@ -10,7 +10,7 @@ DECLARE
     place smallint;
 BEGIN
     FOR place IN SELECT m.bucket FROM faultline.meta m ORDER BY m.bucket LOOP
-        gone := gone + faultline.prune_jobs(place, 1000) + faultline.prune_keys(place, 1000);
+        gone := gone + faultline.prune_jobs(place, 1000) + faultline.prune_dead(place, 1000) + faultline.prune_keys(place, 1000);
         PERFORM faultline.prune_stale_writes(place, 1000);
         PERFORM faultline.fold_tallies(place, 1000, 10000);
     END LOOP;

@@ -70,6 +70,8 @@ CREATE TABLE faultline.queues (
     -- How long finished jobs are kept, and how much longer than its job an idempotency key lives.
     retention_ms     bigint      NOT NULL DEFAULT 604800000 CHECK (retention_ms >= 0),
     key_retention_ms bigint      NOT NULL DEFAULT 86400000 CHECK (key_retention_ms >= 0),
+    -- How long dead jobs wait for somebody; what nobody asked for is never thrown away: a hundred years is for ever.
+    dead_retention_ms bigint     NOT NULL DEFAULT 3153600000000 CHECK (dead_retention_ms >= 0),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     updated_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     PRIMARY KEY (bucket, name),
@@ -107,6 +109,8 @@ CREATE TABLE faultline.jobs (
     backoff_max_ms   integer,
     -- The TTL that the current lease was granted with: a renewal goes by it, whatever the queue says by now.
     granted_ttl_ms   integer,
+    -- Since when the job is dead.
+    died_at          timestamptz,
     cancel_requested_at timestamptz,
     -- The call that asked for the cancellation, so that the same call sent again is answered the same.
     cancel_call_id   uuid,
@@ -150,6 +154,14 @@ CREATE INDEX jobs_due ON faultline.jobs (bucket, queue, priority, run_at, id) WH
 -- Which jobs were told to wait, by the time that they wait for. Only those are in it, so what is submitted to run at once
 -- costs nothing here.
 CREATE INDEX jobs_delayed ON faultline.jobs (bucket, run_at, id) WHERE delayed;
+
+-- Jobs that wait for a person (held, dead), of all queues and of one, for those who list them. A claim and a heartbeat never
+-- change run_at, so these cost them nothing; ballast is none of anybody's business.
+CREATE INDEX jobs_parked ON faultline.jobs (bucket, id) WHERE run_at = 'infinity' AND queue <> '';
+CREATE INDEX jobs_parked_of_queue ON faultline.jobs (bucket, queue, id) WHERE run_at = 'infinity' AND queue <> '';
+
+-- Which dead jobs of a queue are the next to be purged.
+CREATE INDEX jobs_dead_retention ON faultline.jobs (bucket, queue, died_at) WHERE died_at IS NOT NULL AND queue <> '';
 
 -- Where the watchdog looks: one row per claim, naming the jobs it took. It grants nothing (the lease
 -- is on the job row); it says which rows to look at, and when, so that neither a claim nor a heartbeat

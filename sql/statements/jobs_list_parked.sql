@@ -1,16 +1,18 @@
--- Dead or held jobs of one queue. They stand at the end of jobs_due, with run_at infinity, so a million
--- waiting ones are not walked over.
+-- Dead or held jobs of all queues, by the index that has only those. jobs_list_live says how a listing answers.
 --
--- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 dead or held
-SELECT j.id, j.queue, j.kind, j.state::text, j.priority, j.attempt, j.token, j.run_at, j.created_at,
-       NULL::timestamptz AS finished_at, j.worker, j.last_error
-  FROM generate_series(0, 9) AS p(priority)
- CROSS JOIN LATERAL (
-       SELECT * FROM faultline.jobs f
-        WHERE f.bucket = $1::smallint AND f.queue = $4::text AND f.priority = p.priority::smallint AND f.priority >= 0
-          AND f.run_at = 'infinity' AND f.id < $2::uuid AND f.state::text = $6::text
-          AND ($5::text IS NULL OR f.kind = $5::text)
-        ORDER BY f.id DESC
-        LIMIT $3::bigint) AS j
- ORDER BY j.id DESC
+-- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 dead or held  $7 looks at most
+SELECT l.id, l.queue, l.kind, l.state, l.priority, l.attempt, l.token, l.run_at, l.created_at,
+       NULL::timestamptz AS finished_at, l.worker, l.last_error, l.looked, l.found
+  FROM (SELECT j.*, row_number() OVER newest AS looked, lead(j.id) OVER newest IS NULL AS last,
+               ($4::text IS NULL OR j.queue = $4::text) AND ($5::text IS NULL OR j.kind = $5::text)
+               AND j.state = $6::text AS found
+          FROM (SELECT f.id, f.queue, f.kind, f.state::text AS state, f.priority, f.attempt, f.token, f.run_at,
+                       f.created_at, f.worker, f.last_error
+                  FROM faultline.jobs f
+                 WHERE f.bucket = $1::smallint AND f.id < $2::uuid AND f.run_at = 'infinity' AND f.queue <> ''
+                 ORDER BY f.id DESC
+                 LIMIT $7::bigint) AS j
+        WINDOW newest AS (ORDER BY j.id DESC)) AS l
+ WHERE l.found OR l.last
+ ORDER BY l.id DESC
  LIMIT $3::bigint

@@ -170,6 +170,11 @@ inline constexpr FieldInfo kRetention{.name = "retention_ms",
                                       .min = 0,
                                       .max = 36'500 * kDayMs,
                                       .flag = "--retention"};
+inline constexpr FieldInfo kDeadRetention{.name = "dead_retention_ms",
+                                          .about = "How long dead jobs are kept; 36500 days is for ever",
+                                          .min = 0,
+                                          .max = 36'500 * kDayMs,
+                                          .flag = "--dead-retention"};
 inline constexpr FieldInfo kKeyRetention{.name = "key_retention_ms",
                                          .about = "How much longer than its job an idempotency key lives",
                                          .min = 0,
@@ -361,6 +366,7 @@ inline constexpr auto kFields<QueueSettings> = std::tuple{
     field(&QueueSettings::backoff_base, facts::kBackoffBase),
     field(&QueueSettings::backoff_max, facts::kBackoffMax),
     field(&QueueSettings::retention, facts::kRetention),
+    field(&QueueSettings::dead_retention, facts::kDeadRetention),
     field(&QueueSettings::key_retention, facts::kKeyRetention),
 };
 static_assert(is_whole(kFields<QueueSettings>));
@@ -375,6 +381,7 @@ inline constexpr auto kFields<Queue> = std::tuple{
     field(&Queue::backoff_base, facts::kBackoffBase),
     field(&Queue::backoff_max, facts::kBackoffMax),
     field(&Queue::retention, facts::kRetention),
+    field(&Queue::dead_retention, facts::kDeadRetention),
     field(&Queue::key_retention, facts::kKeyRetention),
     field(&Queue::created_at, {.name = "created_at", .about = "When it was made"}),
     field(&Queue::updated_at, {.name = "updated_at", .about = "When it was last changed"}),

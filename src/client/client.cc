@@ -133,7 +133,7 @@ Expected<std::size_t> Client::enqueue_bulk(const std::function<std::optional<New
 
 Expected<std::optional<Job>> Client::get(JobId id) { return store_->job(id); }
 Expected<std::optional<JobHistory>> Client::history(JobId id) { return store_->history(id); }
-Expected<std::vector<JobSummary>> Client::list(const ListRequest& request) { return store_->list(request); }
+Expected<JobPage> Client::list(const ListRequest& request) { return store_->list(request); }
 
 Expected<Job> Client::await(JobId id, milliseconds timeout) {
   return only(await(std::span{&id, 1}, timeout));

@@ -115,11 +115,13 @@ ServiceResult<Listing> parse_listing(std::string_view query, std::span<const std
 
 template <class T>
 Response page_response(std::string_view name, const std::vector<T>& items,
-                       const std::optional<std::string>& next) {
+                       const std::optional<std::string>& next,
+                       std::optional<std::size_t> looked_at = std::nullopt) {
   JsonWriter out;
   out.begin_object();
   codec::write_array(out, name, items);
   if (next) out.key("next_cursor").string(*next);
+  if (looked_at) out.key("looked_at").integer(static_cast<std::int64_t>(*looked_at));
   out.end_object();
   return {.body = out.take()};
 }
@@ -182,7 +184,7 @@ void get_jobs(const Call& call) {
   if (!listing) return;
   call.service.list(call.who, std::move(listing->request), std::move(listing->cursor),
                     answer_with<service::Page>(call, [](const service::Page& page) {
-                      return page_response("jobs", page.jobs, page.next);
+                      return page_response("jobs", page.jobs, page.next, page.looked_at);
                     }));
 }
 

@@ -29,9 +29,12 @@ inline constexpr std::string_view kSchemas = R"json({
     {"type": "object", "required": ["submissions"], "properties": {
       "submissions": {"type": "array", "items": {"$ref": "#/components/schemas/Submission"}}}}]},
   "JobSummary": {},
-  "JobPage": {"type": "object", "required": ["jobs"], "properties": {
+  "JobPage": {"type": "object", "required": ["jobs", "looked_at"],
+    "description": "Where no index finds what is asked for, a page ends after some thousands of jobs that were looked at, and may be empty although there are more",
+    "properties": {
     "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobSummary"}},
-    "next_cursor": {"type": "string", "description": "Not there: this is the last page"}}},
+    "next_cursor": {"type": "string", "description": "Not there: this is the last page"},
+    "looked_at": {"type": "integer", "description": "How many jobs were looked at for this page"}}},
   "Job": {},
   "Attempt": {},
   "AttemptOutcome": {"enum": ["succeeded", "failed", "buried", "snoozed", "released", "expired", "cancelled", "requeued", "purged"],

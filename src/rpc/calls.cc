@@ -340,6 +340,7 @@ class Calls final : public pb::Faultline::CallbackService {
                              for (const JobSummary& job : page.jobs)
                                *response->add_jobs() = wire::to_proto(job);
                              response->set_next_cursor(std::move(page.next).value_or(""));
+                             response->set_looked_at(static_cast<std::int64_t>(page.looked_at));
                              return grpc::Status::OK;
                            }));
       return {};

@@ -54,11 +54,11 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
     auto store = order_.store.get();
     if (!store) return std::unexpected(std::move(store.error()));
     order_.filter.state = order_.states[state_];
-    const auto jobs = to_result((*store)->list(order_.filter));
-    if (!jobs) return std::unexpected(jobs.error());
+    const auto page = to_result((*store)->list(order_.filter));
+    if (!page) return std::unexpected(page.error());
     std::vector<JobId> ids;
-    ids.reserve(jobs->size());
-    for (const JobSummary& job : *jobs) ids.push_back(job.id);
+    ids.reserve(page->jobs.size());
+    for (const JobSummary& job : page->jobs) ids.push_back(job.id);
     changed_.matched += ids.size();
     if (!order_.dry_run && !ids.empty()) {
       const auto statuses = order_.act(**store, ids);
@@ -66,12 +66,8 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
       changed_.changed += static_cast<std::size_t>(
           std::ranges::count_if(*statuses, [](Status status) { return is_change(status); }));
     }
-    if (ids.size() == kPage) {
-      order_.filter.before = ids.back();
-      return true;
-    }
-    order_.filter.before.reset();
-    return ++state_ < order_.states.size();
+    order_.filter.before = page->next;
+    return page->next || ++state_ < order_.states.size();
   }
 
   /// Other problems say that nothing was changed. Here some of it may have been.

@@ -655,10 +655,10 @@ void ServiceImpl::list(const Principal& who, ListRequest request, std::string cu
     request.before = *before;
   }
   ask_store<Page>(1, 0, std::move(done), [request = std::move(request)](Store& store) -> ServiceResult<Page> {
-    auto jobs = to_result(store.list(request));
-    if (!jobs) return std::unexpected(std::move(jobs.error()));
-    Page page{.jobs = std::move(*jobs), .next = std::nullopt};
-    if (page.jobs.size() == request.limit) page.next = to_cursor(request, page.jobs.back().id);
+    auto listed = to_result(store.list(request));
+    if (!listed) return std::unexpected(std::move(listed.error()));
+    Page page{.jobs = std::move(listed->jobs), .next = std::nullopt, .looked_at = listed->looked_at};
+    if (listed->next) page.next = to_cursor(request, *listed->next);
     return page;
   });
 }

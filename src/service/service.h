@@ -78,6 +78,7 @@ struct QueueOverview {
 struct Page {
   std::vector<JobSummary> jobs;
   std::optional<std::string> next;  ///< the cursor of the next page
+  std::size_t looked_at = 0;        ///< how many jobs were looked at for this one
 };
 
 /// One thing that happens now, for those who watch. `name` as in logs: job_enqueued, lease_acquired,

@@ -118,6 +118,7 @@ Expected<void> set_queue(Backend& backend, std::string_view name, const QueueSet
     params.add(std::optional<std::int32_t>{settings.attempts_max});
     params.add(ms32(settings.backoff_base)).add(ms32(settings.backoff_max));
     params.add(ms64(settings.retention)).add(ms64(settings.key_retention));
+    params.add(ms64(settings.dead_retention));
     unit.add(sql::kQueuesSet, std::move(params));
   }
   // What waited while the queue was paused or full may go on now.

@@ -50,13 +50,15 @@ Expected<Store::PruneReport> prune(Backend& backend, std::size_t limit, Deadline
   for (int i = 0; i < backend.buckets(); ++i) {
     pg::Unit unit;
     unit.add(sql::kJobsPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
+    unit.add(sql::kDeadPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     unit.add(sql::kKeysPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     unit.add(sql::kStaleWritesPrune, pg::Params{}.add(bucket_at(i)).add(at_most));
     auto results = backend.run(unit, deadline);
     if (!results) return std::unexpected(std::move(results.error()));
     report.jobs += static_cast<std::size_t>((*results)[0].get<std::int64_t>(0, 0));
-    report.keys += static_cast<std::size_t>((*results)[1].get<std::int64_t>(0, 0));
-    report.stale_writes += static_cast<std::size_t>((*results)[2].get<std::int64_t>(0, 0));
+    report.dead += static_cast<std::size_t>((*results)[1].get<std::int64_t>(0, 0));
+    report.keys += static_cast<std::size_t>((*results)[2].get<std::int64_t>(0, 0));
+    report.stale_writes += static_cast<std::size_t>((*results)[3].get<std::int64_t>(0, 0));
   }
   return report;
 }

@@ -68,36 +68,80 @@ Expected<std::vector<std::optional<T>>> look_up(Backend& backend, const pg::Stat
   return answers;
 }
 
-/// The statements that together list what a request asks for, in one bucket.
-pg::Unit list_unit(const ListRequest& request, std::int16_t bucket) {
+/// How many jobs one page looks at, where no index finds what is asked for: some ten milliseconds' worth.
+constexpr std::int64_t kLooksMax = 5'000;
+/// And each statement in each bucket at least.
+constexpr std::int64_t kLooksMin = 100;
+/// A running job is looked up by its key, somewhere in the table: that costs as much as to walk over so many.
+constexpr std::int64_t kLooksPerLookup = 5;
+
+/// A listing in one bucket by one statement.
+struct Source {
+  const pg::Statement* statement;
+  std::int16_t bucket;
+};
+
+/// What a statement found, and how far it looked.
+struct Looked {
+  std::vector<JobSummary> jobs;
+  std::optional<JobId> end;  ///< there may be more below; none: nothing is left
+  std::size_t looked_at = 0;
+};
+
+/// The statement that finds live jobs of any queue.
+const pg::Statement& among_all(const ListRequest& request) {
+  return request.state == JobState::running ? sql::kJobsListRunning : sql::kJobsListLive;
+}
+
+/// The statements that together list what a request asks for.
+std::vector<const pg::Statement*> statements_of(const ListRequest& request) {
+  const bool finished = request.state == JobState::succeeded || request.state == JobState::cancelled;
+  const bool parked = request.state == JobState::dead || request.state == JobState::held;
+  std::vector<const pg::Statement*> statements;
+  if (parked)
+    statements.push_back(request.queue ? &sql::kJobsListParkedOfQueue : &sql::kJobsListParked);
+  else if (!finished)
+    statements.push_back(request.queue ? &sql::kJobsListOfQueue : &among_all(request));
+  if (finished || !request.state)
+    statements.push_back(request.queue ? &sql::kJobsListFinishedOfQueue : &sql::kJobsListFinished);
+  return statements;
+}
+
+Expected<Looked> look_through(Backend& backend, const ListRequest& request, Source source,
+                              std::int64_t looks_max, Deadline deadline) {
   constexpr auto highest = [] {
     Uuid uuid;
     uuid.bytes.fill(0xFF);
     return uuid;
   }();
-  pg::Params base;
-  base.add(bucket)
-      .add(request.before ? request.before->value : highest)
-      .add(static_cast<std::int64_t>(request.limit));
-  base.add(request.queue).add(request.kind);
   std::optional<std::string_view> state;
   if (request.state) state = to_string(*request.state);
-  pg::Params with_state = base;
-  with_state.add(state);
-
-  const bool finished = request.state == JobState::succeeded || request.state == JobState::cancelled;
-  const bool parked = request.state == JobState::dead || request.state == JobState::held;
-  pg::Unit unit;
-  if (request.state == JobState::running)
-    unit.add(sql::kJobsListRunning, base);
-  else if (parked && request.queue)
-    unit.add(sql::kJobsListParked, with_state);
-  else if (!finished)
-    unit.add(sql::kJobsListLive, with_state);
-  if (finished || !request.state) {
-    unit.add(request.queue ? sql::kJobsListFinishedOfQueue : sql::kJobsListFinished, with_state);
+  if (source.statement == &sql::kJobsListRunning) looks_max /= kLooksPerLookup;
+  pg::Params params;
+  params.add(source.bucket).add(request.before ? request.before->value : highest);
+  params.add(static_cast<std::int64_t>(request.limit)).add(request.queue).add(request.kind).add(state);
+  params.add(looks_max);
+  auto rows = backend.read(*source.statement, std::move(params), deadline);
+  if (!rows) return std::unexpected(std::move(rows.error()));
+  Looked looked;
+  if (rows->rows() == 0) return looked;
+  const int found = column_of(*rows, "found");
+  const RowReader<JobSummary> reader{*rows};
+  for (int row = 0; row < rows->rows(); ++row) {
+    if (rows->get<bool>(row, found)) looked.jobs.push_back(reader.read(row));
   }
-  return unit;
+  const int last = rows->rows() - 1;
+  const auto looks = rows->get<std::int64_t>(last, column_of(*rows, "looked"));
+  if (source.statement == &sql::kJobsListOfQueue && looks > looks_max) {
+    auto walk = look_through(backend, request, {&among_all(request), source.bucket}, looks_max, deadline);
+    if (walk) walk->looked_at += static_cast<std::size_t>(looks);
+    return walk;
+  }
+  looked.looked_at = static_cast<std::size_t>(looks);
+  const bool full = looked.jobs.size() == request.limit;
+  const bool cut_off = looks == looks_max && source.statement != &sql::kJobsListOfQueue;
+  if (full || cut_off) looked.end = JobId{rows->get<Uuid>(last, column_of(*rows, "id"))};
+  return looked;
 }
 
 }  // namespace
@@ -138,24 +182,35 @@ Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Dea
   return history;
 }
 
-Expected<std::vector<JobSummary>> list_jobs(Backend& backend, const ListRequest& request, Deadline deadline) {
+Expected<JobPage> list_jobs(Backend& backend, const ListRequest& request, Deadline deadline) {
   if (auto problem = check_list(request)) return std::unexpected(std::move(*problem));
+  const std::vector<const pg::Statement*> statements = statements_of(request);
+  const auto sources = static_cast<std::int64_t>(statements.size()) * backend.buckets();
+  const std::int64_t looks_max = std::max(kLooksMin, kLooksMax / sources);
+  JobPage page;
   std::map<JobId, JobSummary, std::greater<>> newest_first;
   for (int bucket = 0; bucket < backend.buckets(); ++bucket) {
-    auto results = backend.read(list_unit(request, static_cast<std::int16_t>(bucket)), deadline);
-    if (!results) return std::unexpected(std::move(results.error()));
-    // A job that finishes between the statements is in both answers; the later one is right.
-    for (const pg::Result& rows : *results) {
-      for (JobSummary& summary : read_all<JobSummary>(rows)) {
+    for (const pg::Statement* statement : statements) {
+      auto looked =
+          look_through(backend, request, {statement, static_cast<std::int16_t>(bucket)}, looks_max, deadline);
+      if (!looked) return std::unexpected(std::move(looked.error()));
+      page.looked_at += looked->looked_at;
+      // Below the place where one of them ended, nothing is known of what it would have found.
+      if (looked->end) page.next = std::max(*looked->end, page.next.value_or(*looked->end));
+      // A job that finishes between the statements is in both answers; the later one is right.
+      for (JobSummary& summary : looked->jobs) {
         const JobId id = summary.id;
         newest_first.insert_or_assign(id, std::move(summary));
       }
     }
   }
-  std::vector<JobSummary> page;
   for (auto& [id, summary] : newest_first) {
-    if (page.size() == request.limit) break;
-    page.push_back(std::move(summary));
+    if (page.next && id < *page.next) break;
+    if (page.jobs.size() == request.limit) {
+      page.next = page.jobs.back().id;
+      break;
+    }
+    page.jobs.push_back(std::move(summary));
   }
   return page;
 }

@@ -12,8 +12,7 @@ namespace faultline::store {
                                                                          std::span<const JobId> ids,
                                                                          Deadline deadline);
 [[nodiscard]] Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Deadline deadline);
-[[nodiscard]] Expected<std::vector<JobSummary>> list_jobs(Backend& backend, const ListRequest& request,
-                                                          Deadline deadline);
+[[nodiscard]] Expected<JobPage> list_jobs(Backend& backend, const ListRequest& request, Deadline deadline);
 [[nodiscard]] Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_t limit,
                                                                   std::optional<DatabaseTime> before,
                                                                   Deadline deadline);

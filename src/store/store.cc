@@ -186,7 +186,7 @@ Expected<std::optional<JobHistory>> Store::history(JobId id) {
   return store::find_history(*impl_->backend, id, impl_->backend->deadline());
 }
 
-Expected<std::vector<JobSummary>> Store::list(const ListRequest& request) {
+Expected<JobPage> Store::list(const ListRequest& request) {
   return store::list_jobs(*impl_->backend, request, impl_->backend->deadline());
 }
 

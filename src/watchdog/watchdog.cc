@@ -1,5 +1,6 @@
 #include "faultline/watchdog.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <iostream>
 #include <mutex>
@@ -97,7 +98,8 @@ class Watchdog::Impl {
     for (;;) {
       auto pruned = store_.prune(kBatch);
       reached(pruned ? nullptr : &pruned.error());
-      if (!pruned || (pruned->jobs < kBatch && pruned->keys < kBatch && pruned->stale_writes < kBatch)) break;
+      if (!pruned || std::max({pruned->jobs, pruned->dead, pruned->keys, pruned->stale_writes}) < kBatch)
+        break;
       if (!sleep(kBreath)) return;
     }
     for (;;) {

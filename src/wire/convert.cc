@@ -669,6 +669,7 @@ pb::Queue to_proto(const Queue& queue, const QueueCounts& counts) {
   to.set_backoff_base_ms(queue.backoff_base.count());
   to.set_backoff_max_ms(queue.backoff_max.count());
   to.set_retention_ms(queue.retention.count());
+  to.set_dead_retention_ms(queue.dead_retention.count());
   to.set_key_retention_ms(queue.key_retention.count());
   set(*to.mutable_created_at(), queue.created_at);
   set(*to.mutable_updated_at(), queue.updated_at);
@@ -694,6 +695,7 @@ QueueSettings from_proto(const pb::SetQueueRequest& request) {
   if (request.has_backoff_base_ms()) to.backoff_base = milliseconds{request.backoff_base_ms()};
   if (request.has_backoff_max_ms()) to.backoff_max = milliseconds{request.backoff_max_ms()};
   if (request.has_retention_ms()) to.retention = milliseconds{request.retention_ms()};
+  if (request.has_dead_retention_ms()) to.dead_retention = milliseconds{request.dead_retention_ms()};
   if (request.has_key_retention_ms()) to.key_retention = milliseconds{request.key_retention_ms()};
   return to;
 }

@@ -143,7 +143,7 @@ TEST_F(EnqueueCommandTest, a_payload_comes_from_the_argument_a_file_or_standard_
   EXPECT_EQ(run({"enqueue", "e", "[3,4]"}).exit_code, 0);
   EXPECT_EQ(run({"enqueue", "d", "not json", "--bytes"}).exit_code, 0);
   const auto payload = [&](const std::string& kind) {
-    return job(must(store_.list({.kind = kind})).at(0).id).payload;
+    return job(must(store_.list({.kind = kind})).jobs.at(0).id).payload;
   };
   EXPECT_EQ(payload("a"), "[1]");
   EXPECT_EQ(payload("b"), "[2]");

@@ -35,6 +35,21 @@ TEST_F(JobsCommandTest, the_list_is_filtered_and_comes_in_pages) {
   EXPECT_THAT(run({"jobs", "list", "--state", "dead"}).out, HasSubstr("no such jobs"));
 }
 
+TEST_F(JobsCommandTest, a_listing_goes_on_by_itself_where_a_page_of_the_store_ends_early) {
+  const JobId rare = enqueue({.kind = "rare"});
+  advance(ms{1});
+  for (int i = 0; i < 6; ++i) enqueue_many(1'000);
+  ASSERT_TRUE(must(store_.list({.kind = "rare"})).jobs.empty());
+
+  const auto found = run_json({"jobs", "list", "--kind", "rare"});
+
+  ASSERT_EQ(found.at("jobs").size(), 1U);
+  EXPECT_EQ(found.at("jobs").at(0).at("id"), rare.to_string());
+  EXPECT_FALSE(found.contains("next_cursor"));
+  EXPECT_EQ(found.at("looked_at"), 6'001);
+  EXPECT_EQ(run_json({"jobs", "cancel", "--kind", "rare", "--yes"}).at("changed"), 1);
+}
+
 TEST_F(JobsCommandTest, a_lease_race_is_shown_with_the_write_that_bounced_off) {
   const JobId id = enqueue({.kind = "charge", .payload = R"({"cents":12345678901234567890})"});
   const Lease late = claim_one("worker-a").lease;

@@ -13,7 +13,7 @@ class QueuesCommandTest : public JobCommandTest {};
 TEST_F(QueuesCommandTest, a_queue_is_made_changed_and_listed) {
   const auto made = run_json({"queues", "set", "mails", "--running-max", "5", "--ttl", "1m", "--attempts",
                               "3", "--backoff-base", "2s", "--backoff-max", "10m", "--retention", "2d",
-                              "--key-retention", "1h"});
+                              "--key-retention", "1h", "--dead-retention", "30d"});
   EXPECT_EQ(made.at("name"), "mails");
   EXPECT_EQ(made.at("running_max"), 5);
   EXPECT_EQ(made.at("lease_ttl_ms"), 60'000);
@@ -22,6 +22,7 @@ TEST_F(QueuesCommandTest, a_queue_is_made_changed_and_listed) {
   EXPECT_EQ(made.at("backoff_max_ms"), 600'000);
   EXPECT_EQ(made.at("retention_ms"), 172'800'000);
   EXPECT_EQ(made.at("key_retention_ms"), 3'600'000);
+  EXPECT_EQ(made.at("dead_retention_ms"), 2'592'000'000);
 
   const auto changed = run_json({"queues", "set", "mails", "--running-max", "none"});
   EXPECT_FALSE(changed.contains("running_max"));

@@ -188,11 +188,11 @@ TEST_F(ClientTest, a_history_has_attempts_refused_writes_and_effects) {
 
 TEST_F(ClientTest, jobs_are_listed_newest_first_page_by_page) {
   const std::vector<JobId> ids = enqueue_many(5);
-  const std::vector<JobSummary> page = must(client_.list({.queue = "default", .limit = 2}));
+  const std::vector<JobSummary> page = must(client_.list({.queue = "default", .limit = 2})).jobs;
   ASSERT_EQ(page.size(), 2U);
   EXPECT_EQ(page[0].id, ids[4]);
   EXPECT_EQ(page[1].id, ids[3]);
-  const std::vector<JobSummary> rest = must(client_.list({.before = page[1].id}));
+  const std::vector<JobSummary> rest = must(client_.list({.before = page[1].id})).jobs;
   ASSERT_EQ(rest.size(), 3U);
   EXPECT_EQ(rest[2].id, ids[0]);
 }

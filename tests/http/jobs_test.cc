@@ -103,6 +103,7 @@ TEST_F(HttpJobs, a_listing_goes_page_by_page) {
     ASSERT_EQ(page.status, 200) << page.body;
     const Json body = page.json();
     for (const Json& job : body["jobs"]) listed.insert(job["id"].get<std::string>());
+    EXPECT_EQ(body["looked_at"], 5);
     const std::string cursor = body.value("next_cursor", "");
     next = cursor.empty() ? "" : target + "&cursor=" + cursor;
     ++pages;

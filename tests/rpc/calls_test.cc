@@ -382,6 +382,7 @@ TEST_F(CallsTest, jobs_are_listed_page_by_page_cancelled_and_requeued) {
   do {
     const auto page = must_call(&Stub::ListJobs, list);
     for (const auto& job : page.jobs()) listed.push_back(job.id());
+    EXPECT_EQ(page.looked_at(), 5);
     list.set_cursor(page.next_cursor());
   } while (!list.cursor().empty());
   EXPECT_EQ(listed.size(), 5U);

@@ -285,6 +285,7 @@ TEST(Convert, a_queue_goes_out_with_its_counts_and_its_settings_come_in) {
   request.set_backoff_max_ms(4);
   request.set_retention_ms(5);
   request.set_key_retention_ms(6);
+  request.set_dead_retention_ms(7);
   const QueueSettings settings = from_proto(request);
   EXPECT_EQ(settings.paused, false);
   EXPECT_EQ(settings.running_max, -1);
@@ -294,6 +295,7 @@ TEST(Convert, a_queue_goes_out_with_its_counts_and_its_settings_come_in) {
   EXPECT_EQ(settings.backoff_max, ms{4});
   EXPECT_EQ(settings.retention, ms{5});
   EXPECT_EQ(settings.key_retention, ms{6});
+  EXPECT_EQ(settings.dead_retention, ms{7});
 }
 
 TEST(Failure, is_found_among_the_details_of_a_status) {

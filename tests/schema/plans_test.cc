@@ -71,7 +71,9 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
        {{"jobs_pkey", {"bucket", "id"}, ""},
         {"jobs_due", {"bucket", "queue", "priority"}, "run_at"},
         // The delayed jobs whose time has come.
-        {"jobs_delayed", {"bucket"}, "run_at <= "}}},
+        {"jobs_delayed", {"bucket"}, "run_at <= "},
+        // Retention walks the dead jobs of one queue that are old enough.
+        {"jobs_dead_retention", {"bucket", "queue"}, "died_at < "}}},
       // Retention walks the finished jobs of one queue that were made in a certain time.
       {"ledger",
        {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_finished", {"bucket", "queue"}, "job_id <= "}}},
@@ -139,6 +141,21 @@ const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_w
       {sql::kJobGet, {"jobs", "ledger"}},       {sql::kJobsStates, {"jobs", "ledger"}},
       {sql::kJobAttempts, {"ledger"}},          {sql::kJobEffects, {"effects"}},
       {sql::kJobStaleWrites, {"stale_writes"}},
+  };
+  return all;
+}
+
+/// The listings, and the indexes that they may walk: with the index that is made for it where there is one,
+/// and else in the order of the page, so that as many rows are read as may be looked at.
+const std::vector<std::pair<pg::Statement, std::set<std::string>>>& listings_with_indexes() {
+  static const std::vector<std::pair<pg::Statement, std::set<std::string>>> all{
+      {sql::kJobsListLive, {"jobs_pkey"}},
+      {sql::kJobsListOfQueue, {"jobs_due", "jobs_pkey"}},
+      {sql::kJobsListParked, {"jobs_parked"}},
+      {sql::kJobsListParkedOfQueue, {"jobs_parked_of_queue"}},
+      {sql::kJobsListRunning, {"grants_pkey", "jobs_pkey"}},
+      {sql::kJobsListFinished, {"ledger_pkey"}},
+      {sql::kJobsListFinishedOfQueue, {"ledger_finished", "ledger_pkey"}},
   };
   return all;
 }
@@ -319,6 +336,7 @@ BEGIN
     SELECT c.* INTO job FROM faultline.claim('plans') AS c;
     PERFORM FROM faultline.bury(job.id, job.token, job.lease_id, 'no');
     PERFORM FROM faultline.complete(job.id, job.token, job.lease_id);
+    PERFORM faultline.set_queue('plans', dead_retention => '1 hour');
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '90 minutes')::text, true);
     -- A round of one job at a time, which the next call goes on with.
     PERFORM faultline.prune_jobs(0::smallint, 1);
@@ -463,6 +481,20 @@ TEST_P(PlansTest, every_lookup_goes_by_its_key) {
       seen.insert(access.table);
     }
     EXPECT_EQ(seen, tables);
+  }
+  for (const auto& [statement, indexes] : listings_with_indexes()) {
+    SCOPED_TRACE(std::string{statement.name});
+    std::set<std::string> seen;
+    for (const Access& access : plan_of(session, statement)) {
+      EXPECT_TRUE(!access.index.empty() && access.condition.find("bucket = ") != std::string::npos)
+          << access.describe();
+      seen.insert(access.index);
+    }
+    // In a ledger of one row, when it was last analysed, every column looks unique, and all indexes are
+    // alike. It is analysed again as it grows.
+    const bool all_alike = GetParam().filled && GetParam().steps.empty();
+    if (all_alike && statement.name == sql::kJobsListFinishedOfQueue.name) continue;
+    EXPECT_EQ(seen, indexes);
   }
 
   ExplainingSession explaining{database->dsn()};
@@ -736,6 +768,97 @@ TEST_F(PlanStatisticsTest, retention_finds_jobs_whose_ids_tell_no_time) {
   EXPECT_EQ(must(store.prune(2)).jobs, 1U);
   EXPECT_EQ(must(store.prune(2)).jobs, 0U);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger"), 0);
+}
+
+TEST_F(PlanStatisticsTest, dead_retention_looks_at_few_dead_jobs_however_many_are_kept) {
+  must(sql_.exec_script(
+      "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload, state, run_at, died_at)"
+      "  SELECT 0, faultline.new_id(0::smallint), 'default', 'test', 'null', 'dead', 'infinity', "
+      "faultline.clock() FROM generate_series(1, 10000);"
+      "UPDATE faultline.jobs SET died_at = '2000-01-01' WHERE id = (SELECT id FROM faultline.jobs WHERE "
+      "queue "
+      "<> '' LIMIT 1);"
+      "UPDATE faultline.queues SET dead_retention_ms = 86400000",
+      soon()));
+
+  Store::PruneReport first;
+  Store::PruneReport second;
+  EXPECT_LT(entries_read("jobs",
+                         [&](Store store) {
+                           first = must(store.prune());
+                           second = must(store.prune());
+                         }),
+            20);
+  EXPECT_EQ(first.dead, 1U);
+  EXPECT_EQ(second.dead, 0U);
+}
+
+TEST_F(PlanStatisticsTest, a_page_of_any_listing_looks_at_few_jobs_however_many_there_are) {
+  must(sql_.exec_script(
+      "INSERT INTO faultline.queues (bucket, name) VALUES (0, 'small');"
+      // The oldest: ten of a small queue, of which one is dead; and far more of another one after them.
+      "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload, state, run_at)"
+      "  SELECT 0, faultline.new_id(0::smallint), 'small', 'rare', 'null',"
+      "         (CASE WHEN i = 1 THEN 'dead' ELSE 'available' END)::faultline.job_state,"
+      "         CASE WHEN i = 1 THEN 'infinity' ELSE faultline.clock() END FROM generate_series(1, 10) AS i;"
+      "SELECT pg_sleep(0.002);"
+      "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
+      "  SELECT 0, faultline.new_id(0::smallint), 'default', 'test', 'null' FROM generate_series(1, 50000);"
+      "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue, kind,"
+      "    priority, run_at, created_at)"
+      "  SELECT 0, 1, s::text::faultline.outcome, faultline.new_id(0::smallint), 1, s, 0, 'default', 'test', "
+      "5,"
+      "         faultline.clock(), faultline.clock()"
+      "    FROM (SELECT (CASE WHEN i = 1 THEN 'cancelled' ELSE 'succeeded' END)::faultline.job_state AS s"
+      "            FROM generate_series(1, 50000) AS i) AS f",
+      soon()));
+  const auto looks = [&](const ListRequest& request) {
+    JobPage page;
+    std::int64_t read = 0;
+    read += entries_read("jobs", [&](Store store) { page = must(store.list(request)); });
+    read += entries_read("ledger", [&](Store store) { page = must(store.list(request)); });
+    EXPECT_LE(read, 11'000);
+    EXPECT_LE(page.looked_at, 10'100U);
+    return page;
+  };
+
+  // By an index, all at once, and little is read.
+  for (const auto& [request, jobs] :
+       std::vector<std::pair<ListRequest, std::size_t>>{{{.state = JobState::dead}, 1},
+                                                        {{.state = JobState::held}, 0},
+                                                        {{.queue = "small"}, 10},
+                                                        {{.queue = "small", .state = JobState::dead}, 1},
+                                                        {{.queue = "small", .state = JobState::available}, 9},
+                                                        {{.queue = "small", .kind = "none"}, 0},
+                                                        {{.queue = "small", .state = JobState::running}, 0},
+                                                        {{.queue = "small", .state = JobState::succeeded}, 0},
+                                                        {{.state = JobState::running}, 0}}) {
+    const JobPage page = looks(request);
+    EXPECT_EQ(page.jobs.size(), jobs);
+    EXPECT_FALSE(page.next);
+    EXPECT_LE(page.looked_at, 10U);
+  }
+  // The newest are at hand.
+  for (const ListRequest& request :
+       {ListRequest{}, ListRequest{.queue = "default"}, ListRequest{.state = JobState::available},
+        ListRequest{.state = JobState::succeeded},
+        ListRequest{.queue = "default", .state = JobState::succeeded}}) {
+    const JobPage page = looks(request);
+    EXPECT_EQ(page.jobs.size(), 50U);
+    EXPECT_EQ(page.next, page.jobs.back().id);
+  }
+  // What nothing finds is looked for as far as a page goes.
+  for (const ListRequest& request :
+       {ListRequest{.kind = "rare"}, ListRequest{.kind = "none"}, ListRequest{.state = JobState::scheduled},
+        ListRequest{.state = JobState::cancelled},
+        ListRequest{.queue = "default", .state = JobState::cancelled},
+        ListRequest{.queue = "default", .kind = "none", .state = JobState::running},
+        ListRequest{.queue = "default", .kind = "none", .state = JobState::available}}) {
+    const JobPage page = looks(request);
+    EXPECT_TRUE(page.jobs.empty());
+    EXPECT_EQ(page.next.has_value(), request.state != JobState::running);
+    EXPECT_GE(page.looked_at, 5'000U);
+  }
 }
 
 TEST_F(PlanStatisticsTest, a_claim_under_a_cap_folds_many_differences_and_folding_is_bounded) {

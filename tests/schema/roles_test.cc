@@ -420,6 +420,7 @@ TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
                              "heartbeat",
                              "judge_writes",
                              "progress",
+                             "prune_dead",
                              "prune_jobs",
                              "prune_keys",
                              "prune_stale_writes",
@@ -791,7 +792,8 @@ TEST_F(HostileCallerTest, an_operator_names_each_job_and_a_bucket_that_is_there)
                   {"in_backoff_base_ms", "NULL"},
                   {"in_backoff_max_ms", "NULL"},
                   {"in_retention_ms", "NULL"},
-                  {"in_key_retention_ms", "NULL"}}};
+                  {"in_key_retention_ms", "NULL"},
+                  {"in_dead_retention_ms", "NULL"}}};
 
   EXPECT_EQ(state_of(owner, cancel), "");
   EXPECT_EQ(state_of(owner, cancel.with("in_ids", "'{NULL}'")), "FL400");

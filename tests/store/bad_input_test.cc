@@ -299,7 +299,7 @@ TEST_F(BadInputTest, hostile_names_are_stored_and_returned_as_they_are) {
     EXPECT_EQ(whole.attempts.at(0).worker, name);
     EXPECT_EQ(whole.attempts.at(1).worker, name);
     EXPECT_EQ(whole.effects.at(0).key, name);
-    ASSERT_EQ(must(store_.list({.queue = name, .kind = name})).size(), 1U);
+    ASSERT_EQ(must(store_.list({.queue = name, .kind = name})).jobs.size(), 1U);
     EXPECT_EQ(must(store_.enqueue(new_job)).status, Submission::Status::existing);
     EXPECT_EQ(must(store_.counts(name)).at(0).cancelled, 1);
   }

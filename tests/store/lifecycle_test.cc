@@ -1,6 +1,9 @@
 // A job's way through the store, verb by verb.
 
+#include <gmock/gmock.h>
+
 #include "store/fixture.h"
+#include "store/invariants.h"
 
 namespace faultline::testing {
 namespace {
@@ -368,6 +371,69 @@ TEST_F(LifecycleTest, finished_jobs_leave_when_their_retention_has_passed) {
   EXPECT_EQ(must(store_.prune()).keys, 1U);
   EXPECT_EQ(must(store_.enqueue({.kind = "test", .idempotency_key = "k"})).status,
             Submission::Status::created);
+}
+
+TEST_F(LifecycleTest, dead_jobs_stay_for_ever_unless_their_queue_says_for_how_long) {
+  const JobId id = enqueue();
+  settle(claim_one("A").lease, Outcome::bury("no use"));
+  EXPECT_EQ(must(store_.queues()).at(0).dead_retention, std::chrono::days{36'500});
+  advance(std::chrono::days{1'000});
+
+  EXPECT_EQ(must(store_.prune()).dead, 0U);
+
+  EXPECT_EQ(job(id).state, JobState::dead);
+}
+
+TEST_F(LifecycleTest, dead_jobs_past_their_queues_dead_retention_are_purged_and_that_is_on_record) {
+  must(store_.set_queue("default", {.retention = ms{10'000}, .dead_retention = ms{1'000}}));
+  const JobId buried = enqueue({.idempotency_key = "k"});
+  settle(claim_one("A").lease, Outcome::bury("no use"));
+  const JobId expired = enqueue({.delivery = Delivery::at_most_once});
+  const JobId held = enqueue({.delivery = Delivery::hold});
+  const JobId requeued = enqueue();
+  for (const ClaimedJob& claimed : claim("A", 10)) {
+    if (claimed.lease.job == requeued) settle(claimed.lease, Outcome::bury("not yet"));
+  }
+  requeue(requeued);
+  advance(kTtl);
+  ASSERT_EQ(sweep().size(), 2U);
+  EXPECT_EQ(must(store_.prune()).dead, 1U) << "one has died just now";
+  EXPECT_EQ(job(expired).state, JobState::dead);
+  advance(ms{1'001});
+
+  EXPECT_EQ(must(store_.prune()).dead, 1U);
+
+  for (const JobId id : {buried, expired}) {
+    const JobHistory whole = history(id);
+    EXPECT_EQ(whole.job.state, JobState::cancelled);
+    EXPECT_EQ(whole.attempts.back().outcome, "purged");
+    EXPECT_EQ(whole.attempts.back().worker, "dead_retention");
+    EXPECT_EQ(whole.attempts.size(), 2U);
+  }
+  EXPECT_EQ(job(held).state, JobState::held);
+  EXPECT_EQ(job(requeued).state, JobState::available);
+  EXPECT_EQ(counts().dead, 0);
+  EXPECT_EQ(counts().cancelled, 2);
+  EXPECT_THAT(broken_invariants(sql_), ::testing::IsEmpty());
+  // And from then on it is a job that has ended.
+  advance(ms{10'001});
+  EXPECT_EQ(must(store_.prune()).jobs, 2U);
+  EXPECT_FALSE(must(store_.job(buried)).has_value());
+}
+
+TEST_F(LifecycleTest, dead_retention_goes_in_batches) {
+  must(store_.set_queue("default", {.dead_retention = ms{0}}));
+  enqueue_many(25);
+  std::vector<Settlement> buried;
+  for (const ClaimedJob& claimed : claim("A", 100))
+    buried.push_back({.lease = claimed.lease, .outcome = Outcome::bury("no use")});
+  must(store_.settle(buried));
+  advance(ms{1});
+
+  EXPECT_EQ(must(store_.prune(10)).dead, 10U);
+  EXPECT_EQ(counts().dead, 15);
+  EXPECT_EQ(must(store_.prune(10)).dead, 10U);
+  EXPECT_EQ(must(store_.prune(10)).dead, 5U);
 }
 
 TEST_F(LifecycleTest, counts_are_exact_after_every_kind_of_move) {

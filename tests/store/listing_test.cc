@@ -50,14 +50,15 @@ class ListingTest : public ::testing::TestWithParam<int> {
   std::vector<JobSummary> all_pages(ListRequest request, const std::function<void()>& between = [] {}) {
     std::vector<JobSummary> all;
     for (;;) {
-      const std::vector<JobSummary> page = must(store_.list(request));
-      EXPECT_LE(page.size(), request.limit);
-      all.insert(all.end(), page.begin(), page.end());
-      if (page.size() < request.limit) return all;
-      request.before = page.back().id;
+      const JobPage page = must(store_.list(request));
+      EXPECT_LE(page.jobs.size(), request.limit);
+      all.insert(all.end(), page.jobs.begin(), page.jobs.end());
+      if (!page.next) return all;
+      request.before = page.next;
       between();
     }
   }
+  std::vector<JobSummary> first_page(const ListRequest& request) { return must(store_.list(request)).jobs; }
   static std::vector<JobId> ids_of(const std::vector<JobSummary>& list) {
     std::vector<JobId> ids;
     for (const JobSummary& summary : list) ids.push_back(summary.id);
@@ -110,21 +111,21 @@ TEST_P(ListingTest, a_job_is_shown_in_every_state_and_found_by_its_filters) {
     const std::string name{to_string(state)};
     SCOPED_TRACE(name);
     EXPECT_EQ(job(id).state, state);
-    EXPECT_EQ(ids_of(must(store_.list({.state = state}))).front(),
+    EXPECT_EQ(ids_of(first_page({.state = state})).front(),
               state == JobState::available ? std::max(id, elsewhere) : id);
-    EXPECT_EQ(ids_of(must(store_.list({.queue = "default", .state = state}))), std::vector{id});
-    EXPECT_EQ(ids_of(must(store_.list({.queue = "default", .kind = name, .state = state}))), std::vector{id});
-    EXPECT_EQ(ids_of(must(store_.list({.kind = name}))), std::vector{id});
-    EXPECT_TRUE(must(store_.list({.kind = "none", .state = state})).empty());
-    EXPECT_TRUE(must(store_.list({.queue = "none", .state = state})).empty());
-    const JobSummary summary = must(store_.list({.kind = name})).at(0);
+    EXPECT_EQ(ids_of(first_page({.queue = "default", .state = state})), std::vector{id});
+    EXPECT_EQ(ids_of(first_page({.queue = "default", .kind = name, .state = state})), std::vector{id});
+    EXPECT_EQ(ids_of(first_page({.kind = name})), std::vector{id});
+    EXPECT_TRUE(first_page({.kind = "none", .state = state}).empty());
+    EXPECT_TRUE(first_page({.queue = "none", .state = state}).empty());
+    const JobSummary summary = first_page({.kind = name}).at(0);
     EXPECT_EQ(summary.state, state);
     EXPECT_EQ(summary.queue, "default");
     EXPECT_EQ(summary.finished_at.has_value(), state == JobState::succeeded || state == JobState::cancelled);
   }
-  EXPECT_EQ(must(store_.list({.queue = "default"})).size(), 7U);
-  EXPECT_EQ(must(store_.list({})).size(), 8U);
-  EXPECT_EQ(must(store_.list({.queue = "other"})).size(), 1U);
+  EXPECT_EQ(first_page({.queue = "default"}).size(), 7U);
+  EXPECT_EQ(first_page({}).size(), 8U);
+  EXPECT_EQ(first_page({.queue = "other"}).size(), 1U);
 }
 
 TEST_P(ListingTest, counts_are_exact_in_every_state) {
@@ -200,18 +201,51 @@ TEST_P(ListingTest, dead_jobs_of_a_queue_are_listed_in_pages_over_all_priorities
   EXPECT_EQ(ids_of(all_pages({.state = JobState::dead, .limit = 4})), newest_first(dead));
 }
 
+TEST_P(ListingTest, a_page_that_looked_at_enough_ends_and_the_next_goes_on_where_it_did) {
+  std::vector<JobId> rare;
+  const auto many = [&](const char* kind, std::size_t count) {
+    for (const Submission& added : must(store_.enqueue(std::vector<NewJob>(count, NewJob{.kind = kind}))))
+      if (std::string_view{kind} == "rare") rare.push_back(added.job);
+    clock_.advance(ms{1});
+  };
+  many("rare", 3);
+  for (int i = 0; i < 8; ++i) many("many", 1'000);
+  many("rare", 4);
+  for (int i = 0; i < 4; ++i) many("many", 1'000);
+  std::vector<Settlement> done;
+  for (int i = 0; i < 6; ++i) {
+    done.clear();
+    for (const ClaimedJob& claimed : must(store_.claim({.worker = "A", .limit = 1'000})))
+      done.push_back({.lease = claimed.lease});
+    must(store_.settle(done));
+  }
+
+  const ListRequest of_kind{.kind = "rare", .limit = 2};
+  const JobPage first = must(store_.list(of_kind));
+  EXPECT_LT(first.jobs.size(), 2U);
+  EXPECT_TRUE(first.next);
+  EXPECT_GE(first.looked_at, 5'000U);
+  EXPECT_EQ(ids_of(all_pages(of_kind)), newest_first(rare));
+  EXPECT_EQ(ids_of(all_pages({.kind = "rare", .limit = 100})), newest_first(rare));
+  EXPECT_EQ(ids_of(all_pages({.queue = "default", .kind = "rare", .limit = 2})), newest_first(rare));
+  EXPECT_EQ(all_pages({.limit = 1'000}).size(), 12'007U);
+  EXPECT_EQ(all_pages({.queue = "default", .limit = 1'000}).size(), 12'007U);
+  EXPECT_TRUE(all_pages({.kind = "none"}).empty());
+  EXPECT_TRUE(all_pages({.state = JobState::cancelled}).empty());
+}
+
 TEST_P(ListingTest, a_requeued_job_is_listed_once_as_what_it_is_now) {
   const JobId id = add();
   settle(claim_job(id).lease, Outcome::success());
   must(store_.requeue({&id, 1}, "operator"));
 
-  EXPECT_TRUE(must(store_.list({.state = JobState::succeeded})).empty());
-  EXPECT_TRUE(must(store_.list({.queue = "default", .state = JobState::succeeded})).empty());
-  EXPECT_EQ(ids_of(must(store_.list({}))), std::vector{id});
+  EXPECT_TRUE(first_page({.state = JobState::succeeded}).empty());
+  EXPECT_TRUE(first_page({.queue = "default", .state = JobState::succeeded}).empty());
+  EXPECT_EQ(ids_of(first_page({})), std::vector{id});
 
   settle(claim_job(id).lease, Outcome::success());
-  EXPECT_EQ(ids_of(must(store_.list({}))), std::vector{id});
-  EXPECT_EQ(ids_of(must(store_.list({.queue = "default", .state = JobState::succeeded}))), std::vector{id});
+  EXPECT_EQ(ids_of(first_page({})), std::vector{id});
+  EXPECT_EQ(ids_of(first_page({.queue = "default", .state = JobState::succeeded})), std::vector{id});
   EXPECT_EQ(job(id).requeues, 1);
 }
 

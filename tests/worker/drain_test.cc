@@ -77,7 +77,7 @@ TEST_F(DrainTest, jobs_that_wait_for_a_slot_are_released_at_once_and_not_counted
   worker.handle("short", [](Context&) {}).handle("block", [&](Context&) { gate.pass(); });
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));
-  const auto waiting = must(store_.list({.kind = "waits", .state = JobState::running, .limit = 1'000}));
+  const auto waiting = must(store_.list({.kind = "waits", .state = JobState::running, .limit = 1'000})).jobs;
   ASSERT_TRUE(!waiting.empty() || gave_back()) << "nothing was claimed ahead";
 
   DrainReport report;

@@ -270,7 +270,8 @@ TEST_F(LeasesTest, a_cancelled_job_that_waits_for_a_slot_never_runs) {
   must(worker.start());
   ASSERT_TRUE(gate.reached_by(1));
   const JobId blocked = added[300].job;
-  const auto prefetched = must(store_.list({.kind = "waits", .state = JobState::running, .limit = 1'000}));
+  const auto prefetched =
+      must(store_.list({.kind = "waits", .state = JobState::running, .limit = 1'000})).jobs;
   ASSERT_TRUE(!prefetched.empty() || gave_back()) << "nothing was claimed ahead";
   const JobId id = prefetched.empty() ? added.back().job : prefetched.back().id;
 

@@ -40,13 +40,13 @@ template <std::predicate<std::span<const JobId>> F>
     filter.state = state;
     filter.before.reset();
     for (bool more = true; more;) {
-      const auto jobs = store.list(filter);
-      if (!jobs) return std::unexpected(to_failure(jobs.error()));
+      const auto page = store.list(filter);
+      if (!page) return std::unexpected(to_failure(page.error()));
       std::vector<JobId> ids;
-      for (const JobSummary& job : *jobs) ids.push_back(job.id);
+      for (const JobSummary& job : page->jobs) ids.push_back(job.id);
       if (!ids.empty() && !visit(std::span<const JobId>{ids})) return {};
-      more = ids.size() == kPage;
-      if (more) filter.before = ids.back();
+      filter.before = page->next;
+      more = page->next.has_value();
     }
   }
   return {};

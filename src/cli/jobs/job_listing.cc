@@ -1,5 +1,7 @@
 #include "cli/jobs/job_listing.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "cli/jobs/job_options.h"
@@ -32,22 +34,40 @@ Expected<void> begin_before(ListRequest& request, const std::string& before) {
   return {};
 }
 
-std::string page_json(const ListRequest& request, const std::vector<JobSummary>& jobs) {
+std::string page_json(const ListRequest& request, const JobPage& page) {
   JsonWriter out;
   out.begin_object();
-  codec::write_array(out, "jobs", jobs);
-  if (jobs.size() == request.limit)
-    out.key("next_cursor").string(service::to_cursor(request, jobs.back().id));
+  codec::write_array(out, "jobs", page.jobs);
+  if (page.next) out.key("next_cursor").string(service::to_cursor(request, *page.next));
+  out.key("looked_at").integer(static_cast<std::int64_t>(page.looked_at));
   out.end_object();
   return out.take();
 }
 
-std::string page_text(const ListRequest& request, const std::vector<JobSummary>& jobs, bool errors) {
-  if (jobs.empty()) return "There are no such jobs.\n";
-  std::string text = jobs_table(jobs, errors);
-  if (jobs.size() == request.limit)
-    text += "There may be more: add --before " + jobs.back().id.to_string() + "\n";
-  return text;
+std::string page_text(const JobPage& page, bool errors) {
+  std::string text = page.jobs.empty() ? "" : jobs_table(page.jobs, errors);
+  if (page.next)
+    text += (page.jobs.empty() ? "There are none among the " + std::to_string(page.looked_at) +
+                                     " jobs that were looked at. "
+                               : std::string{}) +
+            "There may be more: add --before " + page.next->to_string() + "\n";
+  return text.empty() ? "There are no such jobs.\n" : text;
+}
+
+/// A page of the store ends after so many jobs that were looked at; a person wants a full one, within reason.
+faultline::Expected<JobPage> full_page(Store& store, ListRequest request) {
+  constexpr std::size_t kLooksMax = 1'000'000;
+  JobPage whole{};
+  do {
+    auto page = store.list(request);
+    if (!page) return page;
+    whole.looked_at += page->looked_at;
+    whole.next = page->next;
+    std::ranges::move(page->jobs, std::back_inserter(whole.jobs));
+    request.limit -= page->jobs.size();
+    request.before = page->next;
+  } while (whole.next && request.limit > 0 && whole.looked_at < kLooksMax);
+  return whole;
 }
 
 Expected<CommandResult> list(Context& context, const Request& asked, std::optional<JobState> only) {
@@ -58,10 +78,10 @@ Expected<CommandResult> list(Context& context, const Request& asked, std::option
   if (auto begun = begin_before(*request, asked.before); !begun) return std::unexpected(begun.error());
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
-  const auto jobs = store->list(*request);
-  if (!jobs) return std::unexpected(to_failure(jobs.error()));
-  return CommandResult{.text = page_text(*request, *jobs, only == JobState::dead),
-                       .json_text = page_json(*request, *jobs)};
+  const auto page = full_page(*store, *request);
+  if (!page) return std::unexpected(to_failure(page.error()));
+  return CommandResult{.text = page_text(*page, only == JobState::dead),
+                       .json_text = page_json(*request, *page)};
 }
 
 }  // namespace

@@ -223,9 +223,9 @@ class RunningDemo final : public Demo {
   /// Retention is for jobs that have ended; dead ones wait for a person, and here nobody comes.
   void purge_old_dead() {
     const auto dead = store_.list({.queue = kQueue, .state = JobState::dead, .limit = 1'000});
-    if (!dead || dead->size() <= kDeadKept) return;
+    if (!dead || dead->jobs.size() <= kDeadKept) return;
     std::vector<JobId> old;
-    for (std::size_t i = kDeadKept; i < dead->size(); ++i) old.push_back((*dead)[i].id);
+    for (std::size_t i = kDeadKept; i < dead->jobs.size(); ++i) old.push_back(dead->jobs[i].id);
     static_cast<void>(store_.purge_dead(old, "demo"));
   }
 

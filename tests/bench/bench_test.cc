@@ -61,6 +61,11 @@ const std::vector<Benchmark>& small_ones() {
       {{"store", "--rounds", "1", "--scale", "0.001"},
        {"claim_settle_vs_baseline_100", "claim_settle_vs_baseline_500", "enqueue_vs_copy",
         "snapshot_vs_plain", "retained_vs_plain", "enqueue_bulk_jobs_per_s"}},
+      {{"big", "--live", "10000", "--finished", "10000", "--queues", "20", "--rounds", "1"},
+       {"claim_10_ms", "claim_10_buffers", "claim_10_from_the_beginning_ms", "claim_10_capped_ms",
+        "counts_of_all_queues_ms", "counts_of_all_queues_buffers", "prune_with_nothing_due_ms",
+        "list_small_queue_ms", "list_dead_ms", "list_kind_nowhere_buffers", "audit_ms", "sweep_of_1000_ms",
+        "running"}},
   };
   return all;
 }

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "bench/big.h"
 #include "bench/drain.h"
 #include "bench/enqueue.h"
 #include "bench/grpc.h"
@@ -241,6 +242,27 @@ void add_store(CLI::App& bench, Action& chosen) {
       });
 }
 
+void add_big(CLI::App& bench, Action& chosen) {
+  add_benchmark(
+      bench, chosen, "big", "What large tables do to claims, counts, listings, retention, sweeps and audits",
+      bench::BigOptions{},
+      [](CLI::App& command, bench::BigOptions& options) {
+        command.add_option("--live", options.live, "Jobs that wait, run or are dead")
+            ->check(CLI::Range(std::size_t{10'000}, std::size_t{100'000'000}))
+            ->capture_default_str();
+        command.add_option("--finished", options.finished, "Finished jobs that are kept")
+            ->check(some(100'000'000))
+            ->capture_default_str();
+        command.add_option("--queues", options.queues, "Queues, beside the large one")
+            ->check(some(1'000'000))
+            ->capture_default_str();
+        add_rounds_option(command, options.rounds);
+      },
+      [](bench::BenchDatabase& database, const bench::BigOptions& options, const bench::Say& say) {
+        return to_result(bench::big(database, options, say));
+      });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, Action& chosen) {
@@ -257,6 +279,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   add_http(*bench, chosen);
   add_grpc(*bench, chosen);
   add_store(*bench, chosen);
+  add_big(*bench, chosen);
 }
 
 }  // namespace faultline::cli

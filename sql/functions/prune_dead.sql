@@ -25,7 +25,8 @@ BEGIN
                     ORDER BY j.died_at
                     LIMIT least(in_limit, 1000)
                       FOR UPDATE SKIP LOCKED) AS o
-             WHERE q.bucket = in_bucket
+             -- Most queues keep them for ever, and are not looked at.
+             WHERE q.bucket = in_bucket AND q.dead_retention_ms < 3153600000000
              LIMIT least(in_limit, 1000)) AS d;
     IF ids IS NULL THEN
         RETURN 0;

@@ -791,6 +791,13 @@ TEST_F(PlanStatisticsTest, dead_retention_looks_at_few_dead_jobs_however_many_ar
             20);
   EXPECT_EQ(first.dead, 1U);
   EXPECT_EQ(second.dead, 0U);
+
+  // Queues that keep them for ever are not even looked at.
+  must(sql_.exec_script("UPDATE faultline.queues SET dead_retention_ms = 3153600000000", soon()));
+  EXPECT_EQ(entries_read("jobs", [&](Store store) { must(store.prune()); }), 0);
+  EXPECT_EQ(number("SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes WHERE indexrelname = "
+                   "'jobs_dead_retention'"),
+            2);
 }
 
 TEST_F(PlanStatisticsTest, a_page_of_any_listing_looks_at_few_jobs_however_many_there_are) {

@@ -27,6 +27,7 @@ constexpr double kExpiredDangerSeconds = 600;
 constexpr std::int64_t kDeadRowsMin = 10'000;  // below that bloat costs nothing
 constexpr std::int64_t kUpdatesMin = 10'000;   // below that a ratio says nothing
 constexpr double kHotRatioMin = 0.3;
+constexpr double kBlockerDangerSeconds = 60;
 constexpr double kConnectionsWarning = 0.8;
 constexpr double kConnectionsDanger = 0.95;
 
@@ -334,6 +335,21 @@ Expected<Finding> check_snapshots(pg::Connection& connection, Deadline until) {
   return finding;
 }
 
+Expected<Finding> check_locks(pg::Connection& connection, Deadline until) {
+  auto rows = connection.exec(sql::kDoctorBlockers, pg::Params{}.add(std::int64_t{1}), until);
+  if (!rows) return std::unexpected(std::move(rows.error()));
+  if (rows->rows() == 0) return Finding{.name = "locks", .seen = "nobody waits for a lock"};
+  const auto pid = std::to_string(rows->get<std::int64_t>(0, 0));
+  const double age = rows->get<std::optional<double>>(0, 3).value_or(0);
+  const auto waiting = rows->get<std::int64_t>(0, 4);
+  return Finding{.name = "locks",
+                 .level = age >= kBlockerDangerSeconds ? Level::danger : Level::warning,
+                 .seen = "the session with pid " + pid + " (" + rows->get<std::string>(0, 1) + ", " +
+                         rows->get<std::string>(0, 2) + " since " + for_people(age) + ") holds locks that " +
+                         std::to_string(waiting) + (waiting == 1 ? " other waits for" : " others wait for"),
+                 .todo = "end it: SELECT pg_terminate_backend(" + pid + ")"};
+}
+
 Expected<Finding> check_leases(pg::Connection& connection, std::int16_t buckets, Deadline until) {
   std::int64_t expired = 0;
   double oldest = 0;
@@ -388,6 +404,9 @@ Expected<void> check_database(pg::Connection& connection, const ServerSettings& 
 }
 
 Expected<Findings> check_all(pg::Connection& connection, Deadline until) {
+  // What is locked is a finding, and nothing to wait for.
+  if (auto set = connection.exec_script("SET lock_timeout = '1s'", until); !set)
+    return std::unexpected(std::move(set.error()));
   auto rows = connection.exec(sql::kDoctorServer, {}, until);
   if (!rows) return std::unexpected(std::move(rows.error()));
   const ServerSettings server = read_server(*rows);
@@ -407,9 +426,13 @@ Expected<Findings> check_all(pg::Connection& connection, Deadline until) {
     return findings;
   }
   findings.push_back({.name = "schema", .seen = "version " + std::to_string(*version)});
+  auto locks = check_locks(connection, until);
+  if (!locks) return std::unexpected(std::move(locks.error()));
+  findings.push_back(std::move(*locks));
   auto looked = check_database(connection, server, findings, until);
-  // A login that may not even look has been told so above.
-  if (!looked && looked.error().code != pg::Errc::insufficient_privilege)
+  // A login that may not even look has been told so above, and so has who locks the tables.
+  if (!looked && looked.error().code != pg::Errc::insufficient_privilege &&
+      looked.error().code != pg::Errc::lock_not_available)
     return std::unexpected(std::move(looked.error()));
   return findings;
 }

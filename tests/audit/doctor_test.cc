@@ -2,6 +2,8 @@
 
 #include "audit/doctor.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include "private_pg/binaries.h"
@@ -182,6 +184,23 @@ TEST(DoctorTest, bloat_and_a_table_that_is_not_vacuumed_are_found) {
 }
 
 class DoctorStoreTest : public StoreTest {};
+
+TEST_F(DoctorStoreTest, who_keeps_others_waiting_is_named_and_not_those_who_wait) {
+  EXPECT_THAT(finding(sql_, "locks"), is(Level::ok, "nobody"));
+  auto blocker = database_.connect();
+  auto waiting = database_.connect();
+  must(blocker.exec_script("BEGIN; LOCK TABLE faultline.jobs IN ACCESS EXCLUSIVE MODE", soon()));
+  std::jthread waits{
+      [&] { must(waiting.exec_script("BEGIN; LOCK TABLE faultline.jobs IN SHARE MODE; ROLLBACK", soon())); }};
+  const std::string pid = std::to_string(blocker.backend_pid());
+
+  EXPECT_TRUE(eventually([&] {
+    const Finding found = finding(sql_, "locks");
+    return found.level != Level::ok && found.seen.find("pid " + pid + " ") != std::string::npos &&
+           found.todo.find("pg_terminate_backend(" + pid + ")") != std::string::npos;
+  }));
+  must(blocker.exec_script("ROLLBACK", soon()));
+}
 
 TEST_F(DoctorStoreTest, leases_that_nobody_ends_are_told_until_a_watchdog_comes) {
   enqueue();

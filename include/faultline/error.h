@@ -14,6 +14,7 @@ enum class ErrorCode {
   unknown_queue,      ///< there is no queue of that name
   timed_out,          ///< what was waited for has not happened in time
   unavailable,        ///< the database cannot be reached or cannot work now; nothing happened
+  locked,             ///< the database works, and somebody else's lock is in the way; nothing happened
   outcome_unknown,    ///< the database may or may not have done it, and could not be asked
   wrong_schema,       ///< no Faultline schema, or one of another version
   permission_denied,  ///< the database role may not do this
@@ -21,6 +22,10 @@ enum class ErrorCode {
 };
 
 [[nodiscard]] std::string_view to_string(ErrorCode code);
+/// Nothing happened, and the same call may do later.
+[[nodiscard]] constexpr bool may_pass(ErrorCode code) {
+  return code == ErrorCode::unavailable || code == ErrorCode::locked;
+}
 
 /// An error that a person can act on: what was wrong, and what to do. A call that returns one has
 /// changed nothing, except where the code is `outcome_unknown`.

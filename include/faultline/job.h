@@ -117,6 +117,7 @@ struct ClaimedJob {
   Delivery delivery = Delivery::at_least_once;
   std::vector<std::string> tags{};
   std::optional<std::string> traceparent{};
+  bool suspect = false;  ///< its last attempt ended with its worker: to be run with nothing beside it
 };
 
 /// How an attempt ended, as its worker reports it.
@@ -346,6 +347,15 @@ struct QueueCounts {
   std::optional<std::chrono::microseconds> oldest_due_age{};
 };
 
+/// How far an attempt was when its lease ran out, as far as its worker had said.
+enum class Loss {
+  unbegun,  ///< not known to have begun: the attempt does not count
+  shared,   ///< begun, and other jobs may have run beside it: it may be a victim
+  alone,    ///< begun, with nothing beside it in its worker
+};
+[[nodiscard]] std::string_view to_string(Loss loss);
+[[nodiscard]] std::optional<Loss> parse_loss(std::string_view text);
+
 /// What a sweep of the watchdog ended.
 struct ExpiredLease {
   JobId job;
@@ -356,6 +366,7 @@ struct ExpiredLease {
   JobState next_state = JobState::available;
   DatabaseTime expired_at;
   std::optional<std::string> traceparent{};
+  Loss loss = Loss::shared;
 };
 
 }  // namespace faultline

@@ -27,12 +27,28 @@ struct StoreOptions {
   std::chrono::milliseconds call_timeout{30'000};
   std::size_t payload_bytes_max = 1'048'576;  ///< of a payload, and of a result
   std::size_t json_depth_max = 128;
+  /// Called with the error when the database is lost, while calls still try to reach it, and with null when
+  /// it answers again; on the thread that finds out. Must not throw.
+  std::function<void(const Error*)> on_reached{};
 };
 
 struct ClaimRequest {
   std::string queue = "default";
   std::string worker;     ///< a name for people; it need not be unique
   std::size_t limit = 1;  ///< at most this many jobs, 1 to 1000
+  /// The jobs may wait at the worker before they begin. Then a heartbeat says when one has (`Stage`), and
+  /// until then an expired lease costs no attempt.
+  bool ahead = false;
+  /// At most this many of them are suspects. Who sets it runs each of these with nothing beside it, and says
+  /// by a heartbeat that it begins one, or a job that must not run twice, before it does.
+  std::optional<std::size_t> suspects_max{};
+};
+
+/// How far an attempt is, for heartbeats of jobs that do not begin when they are claimed.
+enum class Stage {
+  waiting,
+  running,
+  alone,  ///< running, with nothing beside it in its worker
 };
 
 struct ProgressReport {
@@ -155,9 +171,11 @@ class Store {
 
   [[nodiscard]] Expected<std::vector<ClaimedJob>> claim(const ClaimRequest& request);
   /// Renews leases, on the connection that is kept for it. `extend` instead of the job's TTL if given; a
-  /// renewal never shortens a lease.
+  /// renewal never shortens a lease. `stages`, one per lease or none at all: how far each is; what has begun
+  /// stays so.
   [[nodiscard]] Expected<std::vector<Beat>> heartbeat(
-      std::span<const Lease> leases, std::optional<std::chrono::milliseconds> extend = std::nullopt);
+      std::span<const Lease> leases, std::optional<std::chrono::milliseconds> extend = std::nullopt,
+      std::span<const Stage> stages = {});
   [[nodiscard]] Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports);
   /// Whether leases are still good, at this moment.
   [[nodiscard]] Expected<std::vector<Verdict>> check(std::span<const Lease> leases);
@@ -248,6 +266,8 @@ class Store {
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
       const std::optional<std::string>& queue = std::nullopt);
   [[nodiscard]] Expected<DatabaseTime> now();
+  /// Whether jobs can be written now: no table is locked, the disk has room, and it is no standby.
+  [[nodiscard]] Expected<void> check_writable();
 
  private:
   class Impl;

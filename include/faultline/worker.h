@@ -50,6 +50,7 @@ struct WorkerOptions {
       30'000};           ///< how long handlers may take to finish when the worker drains
   bool listen = true;    ///< wait for announcements on a connection; else only poll
   bool watchdog = true;  ///< also end expired leases; any number of processes may. A server does it itself
+  std::chrono::milliseconds watchdog_tick{10'000};  ///< between two looks for them
   /// Where executions are exported to as spans, by OTLP/HTTP with JSON: `http://host:4318` or `https://…`.
   /// Empty: nowhere.
   std::string otlp_endpoint{};

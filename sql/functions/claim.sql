@@ -32,7 +32,7 @@ BEGIN
             SELECT c.* FROM faultline.claim_jobs(
                 (i % places)::smallint, queue, coalesce(worker, session_user::text), lease, max,
                 '{0,1,2,3,4,5,6,7,8,9}', array_fill(timestamptz '-infinity', ARRAY[10]),
-                array_fill(uuid '00000000-0000-0000-0000-000000000000', ARRAY[10]), false) AS c
+                array_fill(uuid '00000000-0000-0000-0000-000000000000', ARRAY[10]), false, false, NULL) AS c
         LOOP
             known := true;
             CONTINUE WHEN one.id IS NULL;

@@ -21,14 +21,19 @@
 -- A queue with a cap is claimed from in turns, under its row's lock, because the count of running jobs must not move
 -- between counting and claiming. in_wait: wait for the turn, though no longer than any verb waits (55P03); else `busy` says that
 -- somebody else has it. No row at all: there is no such queue.
+--
+-- A job counts as begun, unless its worker says by itself when it begins. in_ahead: the jobs of this claim may wait there.
+-- in_suspects_max, where given: at most so many of them are suspects, and the worker puts on record that it begins one of
+-- these, or a job that must not run twice, before it does. So a claim whose answer is lost costs no such job its life.
 CREATE OR REPLACE FUNCTION faultline.claim_jobs(
     in_bucket smallint, in_queue text, in_worker text, in_lease_id uuid, in_limit bigint,
-    in_priorities smallint[], in_since timestamptz[], in_since_ids uuid[], in_wait boolean)
+    in_priorities smallint[], in_since timestamptz[], in_since_ids uuid[], in_wait boolean, in_ahead boolean,
+    in_suspects_max bigint)
 RETURNS TABLE (
     paused boolean, busy boolean, id uuid, lease_expires_at timestamptz, token bigint, attempt integer,
     attempts_max integer, priority smallint, run_at timestamptz, created_at timestamptz, lease_ttl_ms integer,
     run_max_ms bigint, requeues integer, encoding faultline.encoding, delivery faultline.delivery, kind text,
-    payload bytea, tags text[], traceparent text)
+    payload bytea, tags text[], traceparent text, suspect boolean)
     /*verb*/
     AS $$
 #variable_conflict use_column
@@ -39,11 +44,12 @@ DECLARE
     ids       uuid[];
     ttls      integer[];
     delayed   uuid[];
+    suspects  boolean[];
     later     bigint := 0;
     ends      timestamptz[];
     first_end timestamptz;
 BEGIN
-    IF in_lease_id IS NULL OR in_limit IS NULL OR in_limit NOT BETWEEN 1 AND 1000 OR in_worker IS NULL
+    IF in_ahead IS NULL OR in_lease_id IS NULL OR in_limit IS NULL OR in_limit NOT BETWEEN 1 AND 1000 OR in_worker IS NULL
        OR octet_length(in_worker) NOT BETWEEN 1 AND 128 THEN
         RAISE EXCEPTION 'a claim has a lease id, a worker of 1 to 128 bytes, and a limit of 1 to 1000 jobs'
             USING ERRCODE = 'FL400';
@@ -86,21 +92,31 @@ BEGIN
     END IF;
 
     IF NOT place.paused AND jobs_max > 0 THEN
-        SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.id) FILTER (WHERE due.delayed)
-          INTO ids, ttls, delayed
-          FROM (SELECT found.id, found.delayed,
+        SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.id) FILTER (WHERE due.delayed),
+               array_agg(due.suspect)
+          INTO ids, ttls, delayed, suspects
+          FROM (SELECT found.id, found.delayed, found.suspect,
                        least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
                   FROM unnest(in_priorities) WITH ORDINALITY AS look(priority, nr)
                  CROSS JOIN LATERAL (
-                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed
+                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed, j.suspect
                          FROM faultline.jobs j
                         WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
                           AND j.priority >= 0 AND (j.run_at, j.id) > (in_since[look.nr], in_since_ids[look.nr])
                           AND j.run_at <= time_now AND j.state = 'available'
+                          AND (NOT j.suspect OR in_suspects_max IS DISTINCT FROM 0)
                         ORDER BY j.run_at, j.id
                         LIMIT jobs_max
                           FOR UPDATE SKIP LOCKED) AS found
                  LIMIT jobs_max) AS due;
+    END IF;
+    IF true = ANY (suspects) AND in_suspects_max IS NOT NULL THEN
+        -- The others are left for the next claim: they are few, and were locked for a moment.
+        SELECT array_agg(d.id), array_agg(d.ttl_ms), array_agg(d.id) FILTER (WHERE d.id = ANY (delayed))
+          INTO ids, ttls, delayed
+          FROM (SELECT f.*, count(*) FILTER (WHERE f.suspect) OVER (ORDER BY f.nr) AS suspects
+                  FROM unnest(ids, ttls, suspects) WITH ORDINALITY AS f(id, ttl_ms, suspect, nr)) AS d
+         WHERE NOT d.suspect OR d.suspects <= in_suspects_max;
     END IF;
     IF ids IS NULL THEN
         paused := place.paused;
@@ -124,14 +140,16 @@ BEGIN
     UPDATE faultline.jobs j
        SET state = 'running', token = j.token + 1, attempt = j.attempt + 1, worker = in_worker,
            lease_id = in_lease_id, claimed_at = time_now, lease_expires_at = ends[due.nr],
-           granted_ttl_ms = coalesce(j.lease_ttl_ms, place.lease_ttl_ms), progress = NULL, progress_note = NULL
+           granted_ttl_ms = coalesce(j.lease_ttl_ms, place.lease_ttl_ms), progress = NULL, progress_note = NULL,
+           begun = NOT (in_ahead OR in_suspects_max IS NOT NULL AND (j.suspect OR j.delivery <> 'at_least_once')),
+           alone = false
       FROM unnest(ids) WITH ORDINALITY AS due(id, nr)
       -- That each has a number says nothing about jobs and much to the planner: that few rows come from here, each to be
       -- looked up by its key.
      WHERE j.bucket = in_bucket AND j.id = due.id AND due.nr > 0 AND due.nr <= 1000
     RETURNING false, false, j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, place.attempts_max),
               j.priority, j.run_at, j.created_at, j.granted_ttl_ms, j.run_max_ms, j.requeues, j.encoding, j.delivery,
-              j.kind, j.payload, j.tags, j.traceparent;
+              j.kind, j.payload, j.tags, j.traceparent, j.suspect;
     -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.
     GET DIAGNOSTICS jobs_max = ROW_COUNT;
     IF delayed IS NOT NULL THEN

@@ -17,7 +17,8 @@
 CREATE OR REPLACE FUNCTION faultline.expire_leases(in_bucket smallint, in_jobs_max bigint)
 RETURNS TABLE (
     more boolean, id uuid, token bigint, worker text, queue text, attempt integer,
-    next_state faultline.job_state, lease_expires_at timestamptz, due boolean, traceparent text, problem text)
+    next_state faultline.job_state, lease_expires_at timestamptz, due boolean, traceparent text, loss text,
+    problem text)
     /*verb*/
     AS $$
 #variable_conflict use_column
@@ -78,21 +79,21 @@ BEGIN
         BEGIN
             RETURN QUERY
             SELECT is_full, e.id, e.token, e.worker, e.queue, e.attempt, e.next_state, e.lease_expires_at, e.due,
-                   e.traceparent, NULL::text
+                   e.traceparent, e.loss, NULL::text
               FROM faultline.end_expired(in_bucket, time_now, rows) AS e;
         EXCEPTION WHEN OTHERS THEN
             FOREACH one IN ARRAY rows LOOP
                 BEGIN
                     RETURN QUERY
                     SELECT is_full, e.id, e.token, e.worker, e.queue, e.attempt, e.next_state, e.lease_expires_at, e.due,
-                           e.traceparent, NULL::text
+                           e.traceparent, e.loss, NULL::text
                       FROM faultline.end_expired(in_bucket, time_now, ARRAY[one]) AS e;
                 EXCEPTION WHEN OTHERS THEN
                     GET STACKED DIAGNOSTICS said = MESSAGE_TEXT;
                     troubled := troubled || one.id;
                     RETURN QUERY
                     SELECT is_full, one.id, one.token, one.worker, one.queue, one.attempt, one.state, one.lease_expires_at,
-                           false, one.traceparent, said;
+                           false, one.traceparent, NULL::text, said;
                 END;
             END LOOP;
         END;

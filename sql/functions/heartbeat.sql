@@ -15,7 +15,7 @@ BEGIN
       INTO status, reason, current_token, current_worker, current_state, lease_expires_at, cancel_requested, cancel_reason
       FROM faultline.renew_leases(
           place, ARRAY[job], ARRAY[token], ARRAY[lease_id], ARRAY[faultline.lease_holder(place, job, token, lease_id)],
-          ARRAY[faultline.to_ms(extend)], 'heartbeat') AS r;
+          ARRAY[faultline.to_ms(extend)], 'heartbeat', NULL, NULL) AS r;
 END
 $$;
 COMMENT ON FUNCTION faultline.heartbeat IS 'Renews a lease: `committed`, or `stale` when it is lost.';

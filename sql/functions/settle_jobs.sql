@@ -123,10 +123,12 @@ BEGIN
             done := coalesce(done, '{}');
             UPDATE faultline.jobs j
                SET state = n.state, attempt = n.attempt, run_at = n.run_at,
+                   -- Only what ended by itself is above suspicion.
+                   suspect = j.suspect AND n.outcome = 'released',
                    delayed = n.state = 'available' AND n.run_at > time_now,
                    died_at = CASE WHEN n.state = 'dead' THEN time_now END, last_error = coalesce(n.error, j.last_error),
                    worker = NULL, lease_id = NULL, lease_expires_at = NULL, claimed_at = NULL, granted_ttl_ms = NULL
-              FROM unnest(ids, states, attempts, run_ats, errors) AS n(id, state, attempt, run_at, error)
+              FROM unnest(ids, states, attempts, run_ats, errors, outcomes) AS n(id, state, attempt, run_at, error, outcome)
              WHERE j.bucket = in_bucket AND j.id = n.id AND n.attempt >= 0 AND n.attempt < 2147483647;
             INSERT INTO faultline.ledger (
                    bucket, job_id, token, lease_id, lease_expires_at, attempt, outcome, state, requeues, queue, worker,

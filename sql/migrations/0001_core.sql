@@ -99,6 +99,12 @@ CREATE TABLE faultline.jobs (
     -- Its time had not come when run_at was written. The watchdog takes the mark away once it has: so few marked jobs are
     -- due, and counting those is cheap.
     delayed          boolean     NOT NULL DEFAULT false,
+    -- Its last attempt ended with its worker. Whether the job took the worker along or the other way round shows when
+    -- it is tried with nothing beside it.
+    suspect          boolean     NOT NULL DEFAULT false,
+    -- Of the current lease: the handler has begun, for all that is known, and with nothing beside it in its worker.
+    begun            boolean     NOT NULL DEFAULT true,
+    alone            boolean     NOT NULL DEFAULT false,
     -- How often the job was requeued: it may finish once per requeue, and no more.
     requeues         integer     NOT NULL DEFAULT 0,
     -- Options of the job; NULL: as the queue says.

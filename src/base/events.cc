@@ -33,21 +33,33 @@ constexpr std::array kEvents{
     EventInfo{"stale_write_blocked", warning, "job", kRefusal,
               "The fence refused a write. A server tells of its workers' writes, with the late worker as "
               "`worker`."},
-    EventInfo{"lease_expired", warning, "job", "lost_by next_state",
-              "The watchdog ended a lease that ran out; `lost_by` is who held it."},
+    EventInfo{
+        "lease_expired", warning, "job", "lost_by next_state loss",
+        "The watchdog ended a lease that ran out; `lost_by` is who held it, `loss` how far the job was."},
+    EventInfo{
+        "leases_expired", warning, "process", "leases workers lost_by unbegun? shared? alone?",
+        "The watchdog ended more than ten leases at once, of so many workers, `lost_by` one of them; each "
+        "has a line of severity `debug`."},
     EventInfo{"sweep_problem", error, "job", "message",
               "The watchdog could not end a lease that ran out. It tries again a minute later."},
     EventInfo{"settlement_refused", error, "job", "error", "An outcome cannot be stored, and is given up."},
     // What cannot be reached, and can again.
-    EventInfo{"database_lost", error, "process", "error keys?", "The database cannot be used. Told once."},
-    EventInfo{"database_back", info, "process", "", "The database can be used again."},
+    EventInfo{"database_lost", error, "process", "error keys? untold?",
+              "The database cannot be used. Told once, and once in ten seconds if it comes and goes; "
+              "`untold` is how "
+              "often it was not told."},
+    EventInfo{"database_locked", warning, "process", "error untold?",
+              "The database answers, and somebody else's lock is in the way. `faultline doctor` says whose."},
+    EventInfo{"database_back", info, "process", "lasted_ms?",
+              "The database can be used again, and how long it could not."},
     EventInfo{"private_postgres_lost", error, "process", "",
               "The PostgreSQL that a command runs for itself has died. It is started again."},
     EventInfo{"private_postgres_start_failed", error, "process", "error tries",
               "It could not be started again. After the fifth failure in a row the command ends."},
     EventInfo{"private_postgres_back", info, "process", "", "It runs again."},
-    EventInfo{"server_lost", error, "process", "error", "A worker cannot reach its server. Told once."},
-    EventInfo{"server_back", info, "process", "", "A worker reaches its server again."},
+    EventInfo{"server_lost", error, "process", "error untold?",
+              "A worker cannot reach its server. Told as above."},
+    EventInfo{"server_back", info, "process", "lasted_ms", "A worker reaches its server again."},
     // Processes.
     EventInfo{"worker_started", info, "process", "slots queues", "A worker has begun to claim."},
     EventInfo{"worker_draining", info, "process", "running",
@@ -59,8 +71,10 @@ constexpr std::array kEvents{
               "A server is not ready any more, and finishes what it has."},
     EventInfo{"server_exit", info, "process", "", "A server has ended."},
     // A server's wires.
-    EventInfo{"http_error", error, "process", "method route status code",
-              "A request failed with a status of 500 or more."},
+    EventInfo{
+        "http_error", error, "process", "method route status code cause untold?",
+        "A request failed with a status of 500 or more, and why. Ten a second are told, `untold` is how many "
+        "were not."},
     EventInfo{"event_reader_dropped", warning, "process", "route",
               "A watcher of events was too slow, and was cut off."},
     EventInfo{"grpc_error", error, "process", "library message left_out?",

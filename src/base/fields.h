@@ -236,6 +236,9 @@ inline constexpr auto kFields<ClaimedJob> = std::tuple{
     field(&ClaimedJob::delivery, facts::kDelivery),
     field(&ClaimedJob::tags, facts::kTags),
     field(&ClaimedJob::traceparent, facts::kTraceparent),
+    field(&ClaimedJob::suspect,
+          {.name = "suspect",
+           .about = "Its last attempt ended with its worker: to be run with nothing beside it"}),
 };
 static_assert(is_whole(kFields<ClaimedJob>));
 

@@ -73,6 +73,12 @@ constexpr std::array kReasons = {
     std::pair{StaleReason::cancelled, std::string_view{"cancelled"}},
 };
 
+constexpr std::array kLosses = {
+    std::pair{Loss::unbegun, std::string_view{"unbegun"}},
+    std::pair{Loss::shared, std::string_view{"shared"}},
+    std::pair{Loss::alone, std::string_view{"alone"}},
+};
+
 constexpr std::array kCancelStatuses = {
     std::pair{CancelStatus::cancelled, std::string_view{"cancelled"}},
     std::pair{CancelStatus::requested, std::string_view{"requested"}},
@@ -102,6 +108,7 @@ constexpr std::array kCodes = {
     std::pair{ErrorCode::unknown_queue, std::string_view{"unknown_queue"}},
     std::pair{ErrorCode::timed_out, std::string_view{"timed_out"}},
     std::pair{ErrorCode::unavailable, std::string_view{"unavailable"}},
+    std::pair{ErrorCode::locked, std::string_view{"locked"}},
     std::pair{ErrorCode::outcome_unknown, std::string_view{"outcome_unknown"}},
     std::pair{ErrorCode::wrong_schema, std::string_view{"wrong_schema"}},
     std::pair{ErrorCode::permission_denied, std::string_view{"permission_denied"}},
@@ -133,6 +140,8 @@ std::string_view to_string(Encoding encoding) { return word_of(kEncodings, encod
 std::optional<Encoding> parse_encoding(std::string_view text) { return value_of(kEncodings, text); }
 std::string_view verb_of(Outcome::Kind kind) { return word_of(kVerbs, kind); }
 std::string_view to_string(StaleReason reason) { return word_of(kReasons, reason); }
+std::string_view to_string(Loss loss) { return word_of(kLosses, loss); }
+std::optional<Loss> parse_loss(std::string_view text) { return value_of(kLosses, text); }
 std::optional<StaleReason> parse_stale_reason(std::string_view text) { return value_of(kReasons, text); }
 std::string_view to_string(CancelStatus status) { return word_of(kCancelStatuses, status); }
 std::string_view to_string(RequeueStatus status) { return word_of(kRequeueStatuses, status); }

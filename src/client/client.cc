@@ -146,7 +146,7 @@ Expected<std::vector<Job>> Client::await(std::span<const JobId> ids, millisecond
     const bool last = Deadline::clock::now() >= deadline;
     const auto looked = awaited.look(std::max(deadline, Deadline::clock::now()) + kLookGrace);
     // While the database is away there is nothing to do but to look again.
-    if (!looked && (last || looked.error().code != ErrorCode::unavailable)) {
+    if (!looked && (last || !may_pass(looked.error().code))) {
       return std::unexpected(looked.error());
     }
     if (awaited.open() == 0) break;

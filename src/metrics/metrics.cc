@@ -37,6 +37,7 @@ std::vector<std::string_view> all_verbs() {
 }
 /// Where an expired lease's job can go.
 constexpr std::array kAfterExpiry{JobState::available, JobState::held, JobState::dead, JobState::cancelled};
+constexpr std::array kLosses{Loss::unbegun, Loss::shared, Loss::alone};
 
 const std::vector<double>& seconds_of_work() {
   static const std::vector<double> bounds{0.0001, 0.001, 0.005, 0.01, 0.05, 0.1,  0.5,
@@ -110,7 +111,7 @@ struct QueueSeries {
   prometheus::Counter* dead_by_failure = nullptr;
   prometheus::Counter* dead_by_burial = nullptr;
   prometheus::Counter* dead_by_expiry = nullptr;
-  std::array<prometheus::Counter*, kAfterExpiry.size()> expirations{};
+  std::array<std::array<prometheus::Counter*, kLosses.size()>, kAfterExpiry.size()> expirations{};
   prometheus::Counter* sweep_problems = nullptr;
   prometheus::Histogram* recovery = nullptr;
 };
@@ -223,8 +224,11 @@ std::unique_ptr<QueueSeries> Metrics::Impl::make_queue(const std::string& name) 
   made->dead_by_failure = counter(Id::jobs_dead, {name, "failed"});
   made->dead_by_burial = counter(Id::jobs_dead, {name, "buried"});
   made->dead_by_expiry = counter(Id::jobs_dead, {name, "expired"});
-  for (std::size_t i = 0; i < kAfterExpiry.size(); ++i)
-    made->expirations[i] = counter(Id::lease_expirations, {name, to_string(kAfterExpiry[i])});
+  for (std::size_t i = 0; i < kAfterExpiry.size(); ++i) {
+    for (std::size_t k = 0; k < kLosses.size(); ++k)
+      made->expirations[i][k] =
+          counter(Id::lease_expirations, {name, to_string(kAfterExpiry[i]), to_string(kLosses[k])});
+  }
   made->sweep_problems = counter(Id::sweep_problems, {name});
   made->recovery =
       &histograms(Id::lease_recovery).Add(labels(Id::lease_recovery, {name}), seconds_of_recovery());
@@ -430,8 +434,12 @@ void Metrics::swept(const Sweep& sweep) {
   for (const ExpiredLease& lease : sweep.expired) {
     QueueSeries& queue = impl_->queue(lease.queue);
     const auto state = std::ranges::find(kAfterExpiry, lease.next_state);
-    if (state != kAfterExpiry.end())
-      queue.expirations[static_cast<std::size_t>(state - kAfterExpiry.begin())]->Increment();
+    const auto loss = std::ranges::find(kLosses, lease.loss);
+    if (state != kAfterExpiry.end() && loss != kLosses.end())
+      queue
+          .expirations[static_cast<std::size_t>(state - kAfterExpiry.begin())]
+                      [static_cast<std::size_t>(loss - kLosses.begin())]
+          ->Increment();
     if (lease.next_state == JobState::dead) queue.dead_by_expiry->Increment();
     if (lease.next_state != JobState::available) continue;
     queue.expired_again->Increment();

@@ -122,8 +122,10 @@ inline constexpr auto kTable = std::to_array<Entry>({
     {Id::lease_expirations,
      "faultline_lease_expirations_total",
      Type::counter,
-     {"queue", "state"},
-     "Leases that ran out and were ended by this process's watchdog, by where their job went."},
+     {"queue", "state", "loss"},
+     "Leases that ran out and were ended by this process's watchdog, by where their job went and how far it "
+     "was: "
+     "unbegun, shared or alone."},
     {Id::lease_recovery,
      "faultline_lease_recovery_seconds",
      Type::histogram,

@@ -70,13 +70,14 @@ class RemoteLink : public worker::Link {
   Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request) override;
   Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) override;
   Expected<std::vector<std::optional<Outcome::Kind>>> resolve(std::span<const Lease> leases) override;
-  Expected<std::vector<Beat>> heartbeat(std::span<const Lease> leases,
-                                        std::optional<std::chrono::milliseconds> extend) override;
+  Expected<std::vector<Beat>> heartbeat(std::span<const Lease> leases, std::span<const Stage>) override {
+    return beat(leases, std::nullopt);
+  }
 
   Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports) override;
   Expected<std::vector<Verdict>> check(std::span<const Lease> leases) override;
   Expected<std::vector<Beat>> extend(std::span<const Lease> leases, std::chrono::milliseconds by) override {
-    return patiently([&] { return heartbeat(leases, by); });
+    return patiently([&] { return beat(leases, by); });
   }
   Expected<std::vector<Effect>> begin_effects(std::span<const EffectKey> keys) override;
   Expected<std::vector<Effect>> record_effects(std::span<const EffectResult> results) override;
@@ -89,12 +90,15 @@ class RemoteLink : public worker::Link {
   }
 
   void listen(const std::vector<std::string>& queues, Callbacks callbacks) override;
+  void give_up() override { connections_->give_up(); }
   void stop_claims() override {
     for (const auto& entry : subscriptions_) entry->subscription->stop();
   }
   void stop_listening() override;
 
  private:
+  [[nodiscard]] Expected<std::vector<Beat>> beat(std::span<const Lease> leases,
+                                                 std::optional<std::chrono::milliseconds> extend);
   struct Entry {
     std::unique_ptr<JobSubscription> subscription;
     bool news = false;  // guarded by mutex_
@@ -185,7 +189,7 @@ auto RemoteLink::patiently(const Call& call) -> decltype(call()) {
     auto answer = call();
     const bool retry = !answer && (answer.error().code == ErrorCode::unavailable ||
                                    answer.error().code == ErrorCode::outcome_unknown);
-    if (!retry || Clock::now() + pause >= until) return answer;
+    if (!retry || connections_->given_up() || Clock::now() + pause >= until) return answer;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds{1'000});
   }
@@ -253,8 +257,8 @@ Expected<std::vector<std::optional<Outcome::Kind>>> RemoteLink::resolve(std::spa
   return all;
 }
 
-Expected<std::vector<Beat>> RemoteLink::heartbeat(std::span<const Lease> leases,
-                                                  std::optional<std::chrono::milliseconds> extend) {
+Expected<std::vector<Beat>> RemoteLink::beat(std::span<const Lease> leases,
+                                             std::optional<std::chrono::milliseconds> extend) {
   return ask<Beat>(
       &pb::Faultline::Stub::Heartbeat, leases,
       [&](pb::HeartbeatRequest& request, const Lease& lease) {
@@ -368,7 +372,7 @@ std::optional<Error> RemoteLink::renew(JobSubscription& subscription,
   jobs.erase(first_old, jobs.end());
   std::vector<Lease> leases;
   for (const JobSubscription::Arrived& arrived : old) leases.push_back(arrived.job.lease);
-  auto beats = heartbeat(leases, std::nullopt);
+  auto beats = beat(leases, std::nullopt);
   if (!beats) {
     subscription.put_back(std::move(old));
     // What is fresh need not wait for it.

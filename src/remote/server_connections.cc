@@ -91,6 +91,12 @@ ErrorCode code_of(const pb::Failure& failure) {
   return ErrorCode::internal;
 }
 
+Error gave_up() {
+  return {.code = ErrorCode::unavailable,
+          .message = "the worker ends, and waits for its server no longer",
+          .hint = "nothing happened"};
+}
+
 }  // namespace
 
 Failed failed(const grpc::Status& status, const std::string& target) {
@@ -197,9 +203,21 @@ void ServerConnections::leave(const std::shared_ptr<ServerConnection>& connectio
   if (on_change) on_change();
 }
 
+void ServerConnections::give_up() {
+  const std::lock_guard lock{mutex_};
+  given_up_ = true;
+  for (grpc::ClientContext* context : under_way_) context->TryCancel();
+}
+
+bool ServerConnections::given_up() const {
+  const std::lock_guard lock{mutex_};
+  return given_up_;
+}
+
 std::expected<void, Failed> ServerConnections::call(std::chrono::milliseconds timeout, const Call& call) {
   const std::shared_ptr<ServerConnection> connection = current();
   const Clock::time_point until = Clock::now() + timeout;
+  if (given_up()) return std::unexpected(Failed{.error = gave_up(), .answered = true});
   if (auto problem = connection->wait_until_ready(std::min(until, Clock::now() + kConnectMax))) {
     leave(connection);
     return std::unexpected(Failed{.error = std::move(*problem), .answered = true});
@@ -207,7 +225,16 @@ std::expected<void, Failed> ServerConnections::call(std::chrono::milliseconds ti
   grpc::ClientContext context;
   connection->authorize(context);
   context.set_deadline(std::chrono::system_clock::now() + (until - Clock::now()));
+  {
+    const std::lock_guard lock{mutex_};
+    if (given_up_) return std::unexpected(Failed{.error = gave_up(), .answered = true});
+    under_way_.insert(&context);
+  }
   const grpc::Status status = call(connection->stub(), context);
+  {
+    const std::lock_guard lock{mutex_};
+    under_way_.erase(&context);
+  }
   if (status.ok()) return {};
   Failed why = failed(status, connection->target());
   if (why.elsewhere) leave(connection);

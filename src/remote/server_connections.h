@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include <grpcpp/grpcpp.h>
@@ -66,6 +67,9 @@ class ServerConnections {
   using Call = std::function<grpc::Status(pb::Faultline::Stub&, grpc::ClientContext&)>;
   /// Makes a call, and leaves the connection if it was to blame.
   [[nodiscard]] std::expected<void, Failed> call(std::chrono::milliseconds timeout, const Call& call);
+  /// Calls that are under way, and later ones, fail at once.
+  void give_up();
+  [[nodiscard]] bool given_up() const;
 
  private:
   [[nodiscard]] std::shared_ptr<ServerConnection> connect() const;
@@ -76,6 +80,8 @@ class ServerConnections {
   mutable std::mutex mutex_;  // guards all below
   std::size_t at_ = 0;
   std::shared_ptr<ServerConnection> current_;
+  bool given_up_ = false;
+  std::set<grpc::ClientContext*> under_way_;
 };
 
 }  // namespace faultline::remote

@@ -53,7 +53,13 @@ void MonitoredStore::run() {
         why_not_.clear();
       }
       usable_.store(store_.get(), std::memory_order_release);
-      if (was_usable) options_.log({.name = "database_back", .at = std::chrono::system_clock::now()});
+      if (was_usable) {
+        const auto lasted =
+            std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - lost_at_);
+        options_.log({.name = "database_back",
+                      .at = std::chrono::system_clock::now(),
+                      .fields = {{"lasted_ms", std::to_string(lasted.count())}}});
+      }
       was_usable = true;
       ceiling = kRetryMin;
     } else if (!probed) {
@@ -87,6 +93,7 @@ Expected<void> MonitoredStore::open() {
 Expected<void> MonitoredStore::probe(Store& store) {
   auto queues = store.queues();
   if (!queues) return std::unexpected(std::move(queues.error()));
+  if (auto writable = store.check_writable(); !writable) return writable;
   const std::lock_guard lock{mutex_};
   for (Queue& queue : *queues) queues_.insert(std::move(queue.name));
   return {};
@@ -94,17 +101,19 @@ Expected<void> MonitoredStore::probe(Store& store) {
 
 void MonitoredStore::lost(const Error& error) {
   const bool first = usable_.exchange(nullptr) != nullptr;
+  if (first) lost_at_ = std::chrono::steady_clock::now();
   const Problem problem = Problem::from(error);
   std::string why = problem.message;
   // An absence passes by itself; for what does not, somebody has to do something.
-  const bool passes = error.code == ErrorCode::unavailable || error.code == ErrorCode::timed_out;
+  const bool passes = may_pass(error.code) || error.code == ErrorCode::timed_out;
   if (!passes) why += ": " + problem.hint;
   {
     const std::lock_guard lock{mutex_};
+    cause_ = error.describe();
     if (!first && why == why_not_) return;
     why_not_ = std::move(why);
   }
-  options_.log({.name = "database_lost",
+  options_.log({.name = error.code == ErrorCode::locked ? "database_locked" : "database_lost",
                 .severity = Severity::warning,
                 .at = std::chrono::system_clock::now(),
                 .fields = {{"error", error.describe()}}});
@@ -115,7 +124,8 @@ Problem MonitoredStore::unavailable() const {
   return {.code = Code::unavailable,
           .message = why_not_.empty() ? "the database is not ready" : why_not_,
           .hint = "nothing was changed; try again",
-          .retry_after = kLookEvery};
+          .retry_after = kLookEvery,
+          .cause = cause_};
 }
 
 ServiceResult<Store*> MonitoredStore::get() const {

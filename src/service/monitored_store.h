@@ -58,12 +58,14 @@ class MonitoredStore {
 
   const Options options_;
   std::atomic<Store*> usable_{nullptr};
-  std::unique_ptr<Store> store_;  // set once, by the thread
+  std::unique_ptr<Store> store_;                     // set once, by the thread
+  std::chrono::steady_clock::time_point lost_at_{};  // the thread's
   mutable std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;  // guarded by mutex_, as what follows
   std::shared_ptr<Store> reader_;
   std::string why_not_ = "the database has not been reached yet";
+  std::string cause_;  ///< the database's own words for it
   std::set<std::string, std::less<>> queues_;
   std::jthread thread_;
 };

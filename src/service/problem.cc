@@ -36,9 +36,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kRetryAfter{1'000};
 
-}  // namespace
-
-Problem Problem::from(const Error& error) {
+Problem shown(const Error& error) {
   // Messages of bad input are of the store's own making. What PostgreSQL or libpq said may name hosts, roles
   // and values, and is replaced.
   switch (error.code) {
@@ -53,6 +51,11 @@ Problem Problem::from(const Error& error) {
     case ErrorCode::unavailable:
       return {.code = Code::unavailable,
               .message = "the database cannot be reached, or cannot do this now",
+              .hint = "nothing was changed; try again",
+              .retry_after = kRetryAfter};
+    case ErrorCode::locked:
+      return {.code = Code::unavailable,
+              .message = "somebody holds a lock in the database that this needs",
               .hint = "nothing was changed; try again",
               .retry_after = kRetryAfter};
     case ErrorCode::wrong_schema:
@@ -72,6 +75,16 @@ Problem Problem::from(const Error& error) {
       break;
   }
   return {.message = "the database refused this", .hint = "the database's own log says why"};
+}
+
+}  // namespace
+
+Problem Problem::from(const Error& error) {
+  Problem problem = shown(error);
+  // What PostgreSQL says besides may quote the row, and with it a payload.
+  problem.cause = error.code == ErrorCode::internal ? error.message.substr(0, error.message.find("; "))
+                                                    : error.describe();
+  return problem;
 }
 
 }  // namespace faultline::service

@@ -39,6 +39,7 @@ struct Problem {
   std::string hint{};
   std::optional<std::chrono::milliseconds> retry_after{};  ///< of overloaded and unavailable
   std::optional<JobId> job{};                              ///< of a conflict: the job that has the key
+  std::string cause{};  ///< what the database said, for the server's own log alone
 
   /// Of the store's errors. Passwords and addresses of the database do not leave the server.
   [[nodiscard]] static Problem from(const Error& error);

@@ -35,11 +35,14 @@ Error translate(const pg::Error& error) {
     case pg::Errc::deadline_exceeded:
     case pg::Errc::serialization_failure:
     case pg::Errc::deadlock_detected:
-    case pg::Errc::lock_not_available:
     case pg::Errc::query_canceled:
     case pg::Errc::out_of_resources:
       result.code = ErrorCode::unavailable;
       result.hint = "nothing was changed; try again";
+      break;
+    case pg::Errc::lock_not_available:
+      result.code = ErrorCode::locked;
+      result.hint = "nothing was changed; `faultline doctor` says who holds the lock";
       break;
     case pg::Errc::outcome_unknown:
       result.code = ErrorCode::outcome_unknown;
@@ -62,7 +65,7 @@ Error translate(const pg::Error& error) {
       result.message = error.message;
       result.hint = error.hint;
       result.code = error.sqlstate == "FL404"   ? ErrorCode::unknown_queue
-                    : error.sqlstate == "FL423" ? ErrorCode::unavailable
+                    : error.sqlstate == "FL423" ? ErrorCode::locked
                                                 : ErrorCode::invalid_argument;
       break;
     default:
@@ -107,9 +110,25 @@ pg::Expected<std::vector<pg::Result>> Backend::run_once(const pg::Unit& unit, De
                                                         Partition partition) {
   return pg::with_retry(deadline, {}, [&]() -> pg::Expected<std::vector<pg::Result>> {
     auto connection = pool_.acquire(deadline, partition);
-    if (!connection) return std::unexpected(std::move(connection.error()));
-    return (*connection)->run(unit, deadline);
+    if (!connection) {
+      // Its time may also be up because all connections are in use.
+      if (connection.error().code != pg::Errc::deadline_exceeded) reached(&connection.error());
+      return std::unexpected(std::move(connection.error()));
+    }
+    auto results = (*connection)->run(unit, deadline);
+    reached(results ? nullptr : &results.error());
+    return results;
   });
+}
+
+void Backend::reached(const pg::Error* error) {
+  if (!options_.on_reached || given_up_) return;
+  if (error == nullptr) {
+    if (lost_.load(std::memory_order_relaxed) && lost_.exchange(false)) options_.on_reached(nullptr);
+  } else if (error->connection_is_gone() && !lost_.exchange(true)) {
+    const Error told = translate(*error);
+    options_.on_reached(&told);
+  }
 }
 
 pg::Expected<std::vector<pg::Result>> Backend::try_run(const pg::Unit& unit, Deadline deadline,

@@ -49,6 +49,7 @@ class Backend {
 
   /// Calls that wait for the database, now or later, have reached their deadlines.
   void give_up() {
+    given_up_ = true;
     pool_.give_up();
     transactions_.give_up();
   }
@@ -76,6 +77,7 @@ class Backend {
  private:
   explicit Backend(const StoreOptions& options);
 
+  void reached(const pg::Error* error);
   [[nodiscard]] pg::Expected<std::vector<pg::Result>> run_once(const pg::Unit& unit, Deadline deadline,
                                                                Partition partition);
 
@@ -84,6 +86,8 @@ class Backend {
   pg::Pool transactions_;
   Announcer announcer_;
   int buckets_ = 1;
+  std::atomic<bool> given_up_{false};
+  std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> doubts_{0};          ///< unknown outcomes so far
   std::atomic<std::uint64_t> doubts_settled_{0};  ///< how many of them a later commit has settled
   std::mutex mutex_;

@@ -24,7 +24,11 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
   params.end_array();
   params.add_array(pg::Type::timestamptz, step.scan.since, [](const auto& since) { return since.run_at; });
   params.add_array(pg::Type::uuid, step.scan.since, [](const auto& since) { return since.id; });
-  params.add(wait);
+  params.add(wait).add(request.ahead);
+  if (request.suspects_max)
+    params.add(static_cast<std::int64_t>(*request.suspects_max));
+  else
+    params.add_null(pg::Type::int8);
   unit.add(sql::kJobsClaim, std::move(params));
   return step;
 }

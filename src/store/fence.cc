@@ -25,6 +25,7 @@ VerdictReader::VerdictReader(const pg::Result& rows)
 
 Verdict VerdictReader::read(int row) const {
   const auto status = rows_.get<std::string_view>(row, status_);
+  if (status == "busy") return {.status = Verdict::Status::unknown};  // somebody else holds its row
   if (status != "stale") return {.status = Verdict::Status::committed, .repeated = status == "repeated"};
   Verdict verdict{.status = Verdict::Status::stale};
   if (const auto reason = parse_stale_reason(rows_.get<std::string_view>(row, reason_)))

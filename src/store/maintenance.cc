@@ -36,7 +36,8 @@ Expected<SweepReport> expire_leases(Backend& backend, std::size_t jobs_max, Dead
            .next_state = parse_job_state(rows->get<std::string_view>(row, column("next_state")))
                              .value_or(JobState::available),
            .expired_at = rows->get<DatabaseTime>(row, column("lease_expires_at")),
-           .traceparent = rows->get<std::optional<std::string>>(row, column("traceparent"))});
+           .traceparent = rows->get<std::optional<std::string>>(row, column("traceparent")),
+           .loss = parse_loss(rows->get<std::string_view>(row, column("loss"))).value_or(Loss::shared)});
       if (rows->get<bool>(row, column("due"))) due_queues.insert(report.expired.back().queue);
     }
   }

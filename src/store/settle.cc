@@ -190,10 +190,15 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
 }
 
 Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> leases,
-                                      std::optional<std::chrono::milliseconds> extend, Deadline deadline) {
+                                      std::optional<std::chrono::milliseconds> extend,
+                                      std::span<const Stage> stages, Deadline deadline) {
   if (extend) {
     if (auto problem = check_extend(*extend)) return std::unexpected(std::move(*problem));
   }
+  if (!stages.empty() && stages.size() != leases.size())
+    return std::unexpected(Error{.code = ErrorCode::invalid_argument,
+                                 .message = "there are not as many stages as leases",
+                                 .hint = "give one for each, or none"});
   FencedBatch batch{backend, {leases.begin(), leases.end()}};
   if (auto problem = check_batch(batch)) return std::unexpected(std::move(*problem));
   batch.use_partition(Backend::Partition::heartbeat);
@@ -208,6 +213,14 @@ Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> l
         else
           params.add_null(pg::Type::int8_array);
         params.add(std::string_view{extend ? "extend" : "heartbeat"});
+        if (stages.empty()) {
+          params.add_null(pg::Type::boolean_array).add_null(pg::Type::boolean_array);
+        } else {
+          params.add_array(pg::Type::boolean, indices,
+                           [&](std::size_t i) { return stages[i] != Stage::waiting; });
+          params.add_array(pg::Type::boolean, indices,
+                           [&](std::size_t i) { return stages[i] == Stage::alone; });
+        }
         return params;
       },
       [&](const pg::Result& rows) -> FencedBatch::ReadRow {

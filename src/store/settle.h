@@ -43,7 +43,7 @@ class SettleBatch {
                                                  const ClaimRequest& request, Deadline deadline);
 [[nodiscard]] Expected<std::vector<Beat>> heartbeat(Backend& backend, std::span<const Lease> leases,
                                                     std::optional<std::chrono::milliseconds> extend,
-                                                    Deadline deadline);
+                                                    std::span<const Stage> stages, Deadline deadline);
 [[nodiscard]] Expected<std::vector<Verdict>> progress(Backend& backend,
                                                       std::span<const ProgressReport> reports,
                                                       Deadline deadline);

@@ -85,8 +85,9 @@ Expected<std::vector<ClaimedJob>> Store::claim(const ClaimRequest& request) {
 }
 
 Expected<std::vector<Beat>> Store::heartbeat(std::span<const Lease> leases,
-                                             std::optional<std::chrono::milliseconds> extend) {
-  return store::heartbeat(*impl_->backend, leases, extend, impl_->backend->deadline());
+                                             std::optional<std::chrono::milliseconds> extend,
+                                             std::span<const Stage> stages) {
+  return store::heartbeat(*impl_->backend, leases, extend, stages, impl_->backend->deadline());
 }
 
 Expected<std::vector<Verdict>> Store::progress(std::span<const ProgressReport> reports) {
@@ -200,6 +201,13 @@ Expected<std::vector<Queue>> Store::queues() {
 
 Expected<std::vector<QueueCounts>> Store::counts(const std::optional<std::string>& queue) {
   return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline());
+}
+
+Expected<void> Store::check_writable() {
+  auto checked = impl_->backend->run(sql::kDatabaseWritable, pg::Params{}.add(std::int16_t{0}),
+                                     impl_->backend->deadline());
+  if (!checked) return std::unexpected(std::move(checked.error()));
+  return {};
 }
 
 Expected<DatabaseTime> Store::now() {

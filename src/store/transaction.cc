@@ -133,7 +133,7 @@ class Transaction::Impl {
   std::vector<Submission> enqueue(std::span<const NewJob> jobs) {
     require_open();
     if (auto problem = store::check_jobs(backend_, jobs, backend_.deadline())) {
-      if (problem->code == ErrorCode::unavailable) throw SqlError("08006", problem->describe());
+      if (may_pass(problem->code)) throw SqlError("08006", problem->describe());
       throw std::invalid_argument(problem->describe());
     }
     // Borrowed, so that nothing is prepared under settings that are the user's.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <iostream>
+#include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/traceparent.h"
@@ -18,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 
 /// A mass expiry is worked off in sweeps with a breath between them, for the database's sake.
 constexpr std::chrono::milliseconds kBreath{20};
+/// Up to this many leases that a sweep ended have lines of their own.
+constexpr std::size_t kToldSingly = 10;
 
 }  // namespace
 
@@ -67,21 +71,44 @@ class Watchdog::Impl {
     reached(swept ? nullptr : &swept.error());
     if (options_.on_sweep) report(swept);
     if (!swept) return false;
-    for (const ExpiredLease& lease : swept->expired) {
-      Event event{
-          .job = lease.job,
-          .token = lease.token,
-          .queue = lease.queue,
-          .attempt = lease.attempt,
-          .fields = {{"lost_by", lease.worker}, {"next_state", std::string{to_string(lease.next_state)}}}};
-      if (lease.traceparent) event.fields.emplace_back("trace_id", trace_id_of(lease.traceparent));
-      tell(Severity::warning, "lease_expired", std::move(event));
-    }
+    tell_expired(swept->expired);
     for (const SweepProblem& problem : swept->problems) {
       tell(Severity::error, "sweep_problem",
            {.job = problem.job, .queue = problem.queue, .fields = {{"message", problem.message}}});
     }
     return swept->more;
+  }
+
+  void tell_expired(const std::vector<ExpiredLease>& expired) const {
+    // A mass expiry is one thing that happened, and one line.
+    const bool many = expired.size() > kToldSingly;
+    if (many) {
+      std::map<Loss, std::size_t> losses;
+      std::set<std::string_view> workers;
+      for (const ExpiredLease& lease : expired) {
+        ++losses[lease.loss];
+        workers.insert(lease.worker);
+      }
+      Event event{.fields = {{"leases", std::to_string(expired.size())},
+                             {"workers", std::to_string(workers.size())},
+                             {"lost_by", std::string{*workers.begin()}}}};
+      for (const auto& [loss, count] : losses)
+        event.fields.emplace_back(to_string(loss), std::to_string(count));
+      tell(Severity::warning, "leases_expired", std::move(event));
+    }
+    const Severity severity = many ? Severity::debug : Severity::warning;
+    if (severity < options_.log_from) return;
+    for (const ExpiredLease& lease : expired) {
+      Event event{.job = lease.job,
+                  .token = lease.token,
+                  .queue = lease.queue,
+                  .attempt = lease.attempt,
+                  .fields = {{"lost_by", lease.worker},
+                             {"next_state", std::string{to_string(lease.next_state)}},
+                             {"loss", std::string{to_string(lease.loss)}}}};
+      if (lease.traceparent) event.fields.emplace_back("trace_id", trace_id_of(lease.traceparent));
+      tell(severity, "lease_expired", std::move(event));
+    }
   }
 
   void report(const Expected<SweepReport>& swept) {
@@ -111,10 +138,17 @@ class Watchdog::Impl {
 
   void reached(const Error* error) {
     if (error != nullptr && !sleep({})) return;  // given up
-    if (error != nullptr && !lost_)
-      tell(Severity::error, "database_lost", {.fields = {{"error", error->describe()}}});
-    if (error == nullptr && lost_) tell(Severity::info, "database_back", {});
-    lost_ = error != nullptr;
+    if (error != nullptr && !lost_at_) {
+      lost_at_ = Clock::now();
+      const bool locked = error->code == ErrorCode::locked;
+      tell(locked ? Severity::warning : Severity::error, locked ? "database_locked" : "database_lost",
+           {.fields = {{"error", error->describe()}}});
+    }
+    if (error == nullptr && lost_at_) {
+      const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - *lost_at_);
+      tell(Severity::info, "database_back", {.fields = {{"lasted_ms", std::to_string(lasted.count())}}});
+      lost_at_.reset();
+    }
   }
 
   void tell(Severity severity, std::string_view name, Event event) const {
@@ -128,7 +162,7 @@ class Watchdog::Impl {
 
   const WatchdogOptions options_;
   Store store_;
-  bool lost_ = false;
+  std::optional<Clock::time_point> lost_at_;
   watchdog::SweepSize size_;
   std::minstd_rand jitter_{std::random_device{}()};
   std::mutex mutex_;

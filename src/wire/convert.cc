@@ -323,6 +323,7 @@ pb::JobAssignment to_proto(ClaimedJob&& job) {
   to.set_delivery(to_enum(job.delivery));
   for (std::string& tag : job.tags) to.add_tags(std::move(tag));
   if (job.traceparent) to.set_traceparent(std::move(*job.traceparent));
+  to.set_suspect(job.suspect);
   return to;
 }
 
@@ -347,7 +348,8 @@ Expected<ClaimedJob> from_proto(pb::JobAssignment&& job) {
                 .run_at = trusted_time(job.run_at()),
                 .created_at = trusted_time(job.created_at()),
                 .delivery = *delivery,
-                .tags = take(std::move(*job.mutable_tags()))};
+                .tags = take(std::move(*job.mutable_tags())),
+                .suspect = job.suspect()};
   if (job.has_run_max_ms()) to.run_max = milliseconds{job.run_max_ms()};
   if (job.has_traceparent()) to.traceparent = std::move(*job.mutable_traceparent());
   return to;

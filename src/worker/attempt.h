@@ -13,6 +13,7 @@
 
 #include "faultline/handler.h"
 #include "faultline/job.h"
+#include "faultline/store.h"
 #include "trace/execution_span.h"
 #include "worker/clock.h"
 
@@ -46,6 +47,16 @@ class Attempt {
   [[nodiscard]] bool finish() { return change(State::running, State::finished); }
   [[nodiscard]] bool is_waiting() const { return state_.load() == State::waiting; }
   [[nodiscard]] bool is_running() const { return state_.load() == State::running; }
+
+  // How far it is, for its heartbeats: what has begun counts as an attempt.
+
+  /// Nothing runs beside it; or not any more.
+  void run_alone(bool alone) { alone_.store(alone); }
+  [[nodiscard]] Stage stage() const { return is_running() ? begun_stage() : Stage::waiting; }
+  /// The same once it has begun.
+  [[nodiscard]] Stage begun_stage() const { return alone_.load() ? Stage::alone : Stage::running; }
+  /// It must be on record that it begins, before it does.
+  [[nodiscard]] bool begins_on_record() const { return job.suspect || !may_run_twice(job.delivery); }
 
   // The lease.
 
@@ -140,6 +151,7 @@ class Attempt {
   bool change(State from, State to) { return state_.compare_exchange_strong(from, to); }
 
   std::atomic<State> state_{State::waiting};
+  std::atomic<bool> alone_{false};
   std::atomic<StopReason> reason_{StopReason::none};
   std::atomic<Clock::rep> beaten_at_{0};
   std::atomic<Clock::rep> deadline_{0};

@@ -178,17 +178,13 @@ void ClaimSettler::tell_settled(const PendingOutcome& pending) const {
 }
 
 void ClaimSettler::failed(const Error& error) {
-  if (coordinator_.back_off()) {
-    meter_.connected(false);
-    log_.tell(Severity::error, link_.through_server() ? "server_lost" : "database_lost",
-              {{"error", error.describe()}});
-  }
+  coordinator_.back_off();
+  outages_.failed(error);
 }
 
 void ClaimSettler::succeeded() {
-  if (!coordinator_.resume()) return;
-  meter_.connected(true);
-  log_.tell(Severity::info, link_.through_server() ? "server_back" : "database_back");
+  coordinator_.resume();
+  outages_.passed();
 }
 
 }  // namespace faultline::worker

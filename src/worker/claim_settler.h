@@ -7,6 +7,7 @@
 #include "worker/link.h"
 #include "worker/log.h"
 #include "worker/meter.h"
+#include "worker/outages.h"
 
 namespace faultline::worker {
 
@@ -15,8 +16,8 @@ namespace faultline::worker {
 /// on an idle worker the listener's thread does a round when it hears of new jobs.
 class ClaimSettler {
  public:
-  ClaimSettler(Link& link, Coordinator& coordinator, const Log& log, const Meter& meter)
-      : link_(link), coordinator_(coordinator), log_(log), meter_(meter) {}
+  ClaimSettler(Link& link, Coordinator& coordinator, const Log& log, const Meter& meter, Outages& outages)
+      : link_(link), coordinator_(coordinator), log_(log), meter_(meter), outages_(outages) {}
 
   void run();
   /// One round of it: writes the outcomes, and claims.
@@ -35,13 +36,18 @@ class ClaimSettler {
   void tell_settled(const PendingOutcome& pending) const;
   void failed(const Error& error);
   [[nodiscard]] ClaimRequest request(const Coordinator::Claim& claim) const {
-    return {.queue = std::string{claim.queue}, .worker = log_.worker(), .limit = claim.limit};
+    return {.queue = std::string{claim.queue},
+            .worker = log_.worker(),
+            .limit = claim.limit,
+            .ahead = claim.ahead,
+            .suspects_max = claim.suspects_max};
   }
 
   Link& link_;
   Coordinator& coordinator_;
   const Log& log_;
   const Meter& meter_;
+  Outages& outages_;
 };
 
 }  // namespace faultline::worker

@@ -12,12 +12,17 @@ constexpr std::size_t kGroup = 500;
 constexpr std::chrono::milliseconds kLinger{5};
 /// After this time a slot that took several jobs is not waited for any longer.
 constexpr std::chrono::milliseconds kFetch{10};
+/// How long slots are kept free for a suspect: until nothing else runs, and then again while it does. What
+/// brings a process down mostly does so at once, and long handlers must not cost the other slots more than
+/// this.
+constexpr std::chrono::milliseconds kRoom{10'000};
 constexpr std::chrono::milliseconds kBackOffMin{50};
 constexpr std::chrono::milliseconds kBackOffMax{500};
 
 }  // namespace
 
-Coordinator::Coordinator(const Options& options) : slots_(options.slots) {
+Coordinator::Coordinator(const Options& options)
+    : slots_(options.slots), tells_stages_(options.tells_stages) {
   unsigned weights = 0;
   for (const QueueShare& share : options.queues) weights += std::max(share.weight, 1U);
   for (const QueueShare& share : options.queues) {
@@ -56,7 +61,10 @@ bool Coordinator::next_jobs(ResultBuffer& buffer, std::vector<Attempt*>& jobs) {
   }
   for (;;) {
     if (closed_) return false;
-    if (QueueState* queue = queue_to_run(gone)) {
+    if (take_suspect(buffer, jobs, gone)) return true;
+    const bool room = makes_room(Clock::now());
+    if (QueueState* queue = room ? nullptr : queue_to_run(gone)) {
+      if (suspect_running_ != nullptr) suspect_running_->run_alone(false);
       const std::size_t count = std::min(queue->chunk(), queue->waiting.size());
       for (std::size_t i = 0; i < count; ++i) {
         jobs.push_back(queue->waiting.front());
@@ -76,9 +84,51 @@ bool Coordinator::next_jobs(ResultBuffer& buffer, std::vector<Attempt*>& jobs) {
     }
     wake_claim_settler_if_due();
     ++idle_slots_;
-    slots_changed_.wait(lock);
+    if (room)
+      slots_changed_.wait_until(lock, room_until_);
+    else
+      slots_changed_.wait(lock);
     --idle_slots_;
   }
+}
+
+bool Coordinator::makes_room(Clock::time_point now) const {
+  return (!suspects_.empty() || suspect_running_ != nullptr) && now < room_until_;
+}
+
+bool Coordinator::take_suspect(ResultBuffer& buffer, std::vector<Attempt*>& jobs,
+                               std::vector<std::shared_ptr<Batch>>& gone) {
+  const Clock::time_point now = Clock::now();
+  while (!suspects_.empty() && !suspects_.front()->is_waiting()) {
+    --queues_[suspects_.front()->queue_index].suspects;
+    let_go(*suspects_.front(), gone);
+    suspects_.pop_front();
+  }
+  if (suspects_.empty() || suspect_running_ != nullptr) return false;
+  QueueState& queue = queues_[suspects_.front()->queue_index];
+  const bool alone = running() == 0;
+  if ((!alone && now < room_until_) || !queue.may_have_a_slot()) return false;
+  Attempt* suspect = suspects_.front();
+  suspects_.pop_front();
+  suspect->run_alone(alone);
+  suspect_running_ = suspect;
+  room_until_ = alone ? now + kRoom : now;
+  --queue.suspects;
+  ++queue.busy;
+  buffer.queue_index_ = suspect->queue_index;
+  buffer.suspect_ = suspect;
+  buffer.left_ = 1;
+  jobs.push_back(suspect);
+  slots_changed_.notify_all();  // they wait, from now on, for no longer than this
+  wake_claim_settler_if_due();
+  return true;
+}
+
+void Coordinator::suspect_is_over(ResultBuffer& buffer) {
+  suspect_running_ = nullptr;
+  buffer.suspect_ = nullptr;
+  if (!suspects_.empty()) room_until_ = Clock::now() + kRoom;
+  slots_changed_.notify_all();
 }
 
 void Coordinator::take_finished(ResultBuffer& buffer, std::vector<std::shared_ptr<Batch>>& gone) {
@@ -87,6 +137,7 @@ void Coordinator::take_finished(ResultBuffer& buffer, std::vector<std::shared_pt
   QueueState& queue = queues_[*buffer.queue_index_];  // all of one queue
   buffer.left_ -= buffer.finished_.size();
   for (Finished& done : buffer.finished_) {
+    if (done.attempt == buffer.suspect_) suspect_is_over(buffer);
     if (done.took) queue.finished(now, *done.took);
     if (done.owns_outcome && done.outcome) add_outcome(*done.attempt, std::move(*done.outcome), now);
     if (done.owns_outcome && !done.outcome) let_go(*done.attempt, gone);
@@ -149,6 +200,7 @@ QueueState* Coordinator::queue_to_run(std::vector<std::shared_ptr<Batch>>& gone)
 // Claim settlers.
 
 std::size_t Coordinator::wanted(const QueueState& queue, Clock::time_point now) const {
+  if (makes_room(now)) return 0;
   const std::size_t ahead = queue.ahead(now);
   const std::size_t in_hand = queue.in_hand();
   const std::size_t most = queue.options().concurrency + ahead;
@@ -202,6 +254,7 @@ std::optional<std::size_t> Coordinator::queue_to_claim(Clock::time_point now, bo
 
 Coordinator::Due Coordinator::due(Clock::time_point now) const {
   Due due{.wake = std::min(now + std::chrono::hours{1}, fetch_at_)};
+  if (makes_room(now)) due.wake = std::min(due.wake, room_until_);
   if (now < back_off_until_) {
     due.wake = back_off_until_;
     return due;
@@ -227,9 +280,17 @@ bool Coordinator::take_work(const Due& next, Work& work) {
   take_outcomes(work.outcomes);
   if (next.queue_index) {
     QueueState& queue = queues_[*next.queue_index];
+    const std::size_t slots = std::min(
+        queue.options().concurrency - std::min(queue.busy, queue.options().concurrency), slots_ - running());
+    work.claim = Claim{
+        .queue_index = *next.queue_index,
+        .queue = queue.options().queue,
+        .limit = next.limit,
+        .ahead = tells_stages_ && waiting() + queue.claiming + next.limit > slots,
+        .suspects_max = suspects_.empty() && suspect_running_ == nullptr && !suspect_asked_for_ ? 1U : 0U};
+    suspect_asked_for_ = suspect_asked_for_ || work.claim->suspects_max > 0;
     queue.claiming += next.limit;
     queue.claim_began();
-    work.claim = Claim{.queue_index = *next.queue_index, .queue = queue.options().queue, .limit = next.limit};
   }
   if (work.outcomes.empty() && !work.claim) return false;
   wake_claim_settler_if_due();
@@ -283,14 +344,21 @@ void Coordinator::claimed(const Claim& claim, std::vector<ClaimedJob> jobs, Cloc
     const std::lock_guard lock{mutex_};
     const Clock::time_point now = Clock::now();
     QueueState& queue = queues_[claim.queue_index];
-    queue.claiming -= claim.limit;
+    claim_is_over(claim);
     queue.claim_ended(now, claim.limit, jobs.size());
     stats_.claimed += jobs.size();
     if (batch) {
       batches_.push_back(batch);
       for (Attempt& attempt : batch->attempts) {
         if (!claiming_ && attempt.take_away()) add_outcome(attempt, Outcome::release(), now);
-        queue.waiting.push_back(&attempt);
+        if (!attempt.job.suspect) {
+          queue.waiting.push_back(&attempt);
+          continue;
+        }
+        if (suspects_.empty() && suspect_running_ == nullptr) room_until_ = now + kRoom;
+        suspects_.push_back(&attempt);
+        ++queue.suspects;
+        slots_changed_.notify_all();
       }
       if (idle_slots_ > 0) slots_changed_.notify_one();
     }
@@ -300,11 +368,15 @@ void Coordinator::claimed(const Claim& claim, std::vector<ClaimedJob> jobs, Cloc
   if (batch && on_new_batch) on_new_batch(*batch);
 }
 
+void Coordinator::claim_is_over(const Claim& claim) {
+  queues_[claim.queue_index].claiming -= claim.limit;
+  if (claim.suspects_max > 0) suspect_asked_for_ = false;
+}
+
 void Coordinator::claim_failed(const Claim& claim) {
   const std::lock_guard lock{mutex_};
-  QueueState& queue = queues_[claim.queue_index];
-  queue.claiming -= claim.limit;
-  queue.claim_failed(Clock::now());
+  claim_is_over(claim);
+  queues_[claim.queue_index].claim_failed(Clock::now());
   drained_.notify_all();
 }
 
@@ -346,11 +418,10 @@ void Coordinator::put_back(std::vector<PendingOutcome> outcomes) {
   }
 }
 
-bool Coordinator::back_off() {
+void Coordinator::back_off() {
   const std::lock_guard lock{mutex_};
   const Clock::time_point now = Clock::now();
-  if (now < back_off_until_) return false;
-  const bool is_new = back_off_.count() == 0;
+  if (now < back_off_until_) return;
   back_off_ = std::clamp(back_off_ * 2, kBackOffMin, kBackOffMax);
   // Full jitter: a fleet that lost its database together does not come back together.
   std::uniform_int_distribution<std::int64_t> spread{kBackOffMin.count(), back_off_.count()};
@@ -358,16 +429,14 @@ bool Coordinator::back_off() {
   // Whoever failed may be the listener, which does not come back by itself: a claim settler does,
   // when the time is over.
   wake_claim_settler_if_due();
-  return is_new;
 }
 
-bool Coordinator::resume() {
+void Coordinator::resume() {
   const std::lock_guard lock{mutex_};
-  const bool had_been_gone = back_off_.count() > 0;
+  if (back_off_.count() == 0) return;
   back_off_ = {};
   back_off_until_ = {};
-  if (had_been_gone) claim_settlers_changed_.notify_all();
-  return had_been_gone;
+  claim_settlers_changed_.notify_all();
 }
 
 // Others.
@@ -475,7 +544,7 @@ WorkerStats Coordinator::stats() const {
   const std::lock_guard lock{mutex_};
   WorkerStats stats = stats_;
   stats.running = running();
-  stats.waiting = waiting();
+  stats.waiting = waiting() + suspects_.size();
   return stats;
 }
 

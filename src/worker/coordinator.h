@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ class Coordinator {
     std::size_t slots = 1;
     std::size_t prefetch_max = 0;
     std::chrono::milliseconds poll_max{};
+    bool tells_stages = true;  ///< the link's heartbeats say which jobs have begun
   };
 
   explicit Coordinator(const Options& options);
@@ -68,6 +70,7 @@ class Coordinator {
     Coordinator& coordinator_;
     std::optional<std::size_t>
         queue_index_{};            ///< of the jobs that the slot has; the coordinator's, as is the next
+    Attempt* suspect_ = nullptr;   ///< the job, if it is one
     std::size_t left_ = 0;         ///< jobs that the coordinator has not got back: the last ones of `taken_`
     std::vector<Attempt*> taken_;  ///< the jobs; empty: there was one, or the rest was offered to others
     std::mutex mutex_;             // locked after the coordinator's
@@ -82,6 +85,8 @@ class Coordinator {
     std::size_t queue_index = 0;
     std::string_view queue{};
     std::size_t limit = 0;
+    bool ahead = false;            ///< there is no slot for all of them
+    std::size_t suspects_max = 1;  ///< one suspect at a time, so that each is tried alone
   };
   struct Work {
     std::vector<PendingOutcome> outcomes;
@@ -100,10 +105,10 @@ class Coordinator {
   /// Written, or refused: the attempts are over.
   void settled(const std::vector<PendingOutcome>& outcomes, std::size_t committed);
   void put_back(std::vector<PendingOutcome> outcomes);
-  /// The database does not answer: no work is given out for a while, longer each time. True: this is new.
-  [[nodiscard]] bool back_off();
-  /// It answers again: work goes on at once. True: this is new.
-  [[nodiscard]] bool resume();
+  /// The database does not answer: no work is given out for a while, longer each time.
+  void back_off();
+  /// It answers again: work goes on at once.
+  void resume();
 
   // For whoever takes an attempt away from the slots, or settles it by itself.
 
@@ -163,6 +168,13 @@ class Coordinator {
   /// A queue that was empty for a while has no claim to what it did not use.
   [[nodiscard]] double turn_of(const QueueState& queue) const { return std::max(queue.turn, virtual_time_); }
   [[nodiscard]] QueueState* queue_to_run(std::vector<std::shared_ptr<Batch>>& gone);
+  /// A suspect is in hand, and what is not under way yet waits for it.
+  [[nodiscard]] bool makes_room(Clock::time_point now) const;
+  /// Gives the slot a suspect if its time has come: nothing else runs, or it has waited for that long enough.
+  [[nodiscard]] bool take_suspect(ResultBuffer& buffer, std::vector<Attempt*>& jobs,
+                                  std::vector<std::shared_ptr<Batch>>& gone);
+  void suspect_is_over(ResultBuffer& buffer);
+  void claim_is_over(const Claim& claim);
   void offer_to_others(ResultBuffer& buffer);
   void take_finished(ResultBuffer& buffer, std::vector<std::shared_ptr<Batch>>& gone);
   /// Fetches what slots have finished that have not come back for some time.
@@ -178,6 +190,7 @@ class Coordinator {
   [[nodiscard]] std::size_t running() const;
 
   const std::size_t slots_;
+  const bool tells_stages_;
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable slots_changed_;
@@ -185,6 +198,10 @@ class Coordinator {
   std::condition_variable drained_;
   std::vector<QueueState> queues_;
   std::vector<std::shared_ptr<Batch>> batches_;
+  std::deque<Attempt*> suspects_;       ///< claimed, and not yet taken by a slot
+  Attempt* suspect_running_ = nullptr;  ///< one at a time
+  bool suspect_asked_for_ = false;      ///< by a claim that is under way
+  Clock::time_point room_until_{};      ///< how long others wait for a suspect
   std::vector<ResultBuffer*> buffers_;
   Clock::time_point fetch_at_ = Clock::time_point::max();
   std::vector<PendingOutcome> outcomes_;

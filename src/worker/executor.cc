@@ -8,8 +8,10 @@ void Executor::run() {
   Coordinator::ResultBuffer buffer{coordinator_};
   std::vector<Attempt*> jobs;
   while (coordinator_.next_jobs(buffer, jobs)) {
+    put_begins_on_record(jobs);
     for (Attempt* attempt : jobs) {
-      Coordinator::Finished finished = run(*attempt);
+      const auto begin = begins_.find(attempt);
+      Coordinator::Finished finished = run(*attempt, begin == begins_.end() ? nullptr : &begin->second);
       // After the put the attempt may be gone.
       if (finished.took)
         executed_.push_back(
@@ -21,7 +23,7 @@ void Executor::run() {
   }
 }
 
-Coordinator::Finished Executor::run(Attempt& attempt) {
+Coordinator::Finished Executor::run(Attempt& attempt, const Beat* begin) {
   Coordinator::Finished finished{.attempt = &attempt};
   const Clock::time_point began = Clock::now();
   if (began >= attempt.deadline()) attempt.stop(StopReason::lease_lost);
@@ -29,6 +31,14 @@ Coordinator::Finished Executor::run(Attempt& attempt) {
   if (attempt.stop_reason() == StopReason::lease_lost) {
     finished.owns_outcome = attempt.finish();
     return finished;
+  }
+  if (begin != nullptr) {
+    std::optional<Outcome> instead;
+    if (!may_begin(attempt, *begin, instead)) {
+      finished.owns_outcome = attempt.finish();
+      finished.outcome = std::move(instead);
+      return finished;
+    }
   }
   if (exporter_ != nullptr) attempt.trace(trace::ExecutionSpan::begin(*exporter_, attempt.job));
   Context::Impl impl{attempt, link_, coordinator_, progress_reporter_, log_, meter_};
@@ -49,6 +59,52 @@ Coordinator::Finished Executor::run(Attempt& attempt) {
     execution->end(why == StopReason::none ? "unknown" : to_string(why), "nothing is known to be committed");
   }
   return finished;
+}
+
+void Executor::put_begins_on_record(const std::vector<Attempt*>& jobs) {
+  begins_.clear();
+  if (link_.through_server()) return;  // where a claim counts as a begin
+  std::vector<Attempt*> attempts;
+  std::vector<Lease> leases;
+  std::vector<Stage> stages;
+  for (Attempt* attempt : jobs) {
+    if (!attempt->begins_on_record() || !attempt->begin_fenced_call()) continue;
+    attempts.push_back(attempt);
+    leases.push_back(attempt->job.lease);
+    stages.push_back(attempt->begun_stage());
+  }
+  if (attempts.empty()) return;
+  const Clock::time_point sent_at = Clock::now();
+  auto beats = link_.heartbeat(leases, stages);
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    Beat& begin = begins_[attempts[i]];
+    begin = beats ? std::move((*beats)[i]) : Beat{.status = Beat::Status::unknown};
+    if (begin.status == Beat::Status::renewed) attempts[i]->renew(sent_at, attempts[i]->job.lease_ttl);
+    attempts[i]->end_fenced_call();
+  }
+  coordinator_.fenced_calls_over();
+}
+
+bool Executor::may_begin(Attempt& attempt, const Beat& begin, std::optional<Outcome>& instead) {
+  switch (begin.status) {
+    case Beat::Status::renewed:
+      return true;
+    case Beat::Status::unknown:
+      instead = Outcome::release();
+      return false;
+    case Beat::Status::cancel_requested:
+      attempt.cancel(begin.cancel_reason.value_or(""));
+      instead = attempt.cancellation();
+      return false;
+    case Beat::Status::lost:
+      break;
+  }
+  meter_.stale("heartbeat", begin.stale);
+  if (attempt.stop(StopReason::lease_lost)) {
+    meter_.lost(attempt);
+    log_.tell(Severity::warning, "lease_lost", attempt.job, fields_of(begin.stale));
+  }
+  return false;
 }
 
 std::optional<Outcome> Executor::call(Context& context, Attempt& attempt) {

@@ -46,7 +46,13 @@ class Executor {
   void run();
 
  private:
-  [[nodiscard]] Coordinator::Finished run(Attempt& attempt);
+  /// `begin`: the answer to putting on record that it begins, if that was necessary.
+  [[nodiscard]] Coordinator::Finished run(Attempt& attempt, const Beat* begin);
+  /// Puts on record that those of the jobs begin for which it must be: `begins_`.
+  void put_begins_on_record(const std::vector<Attempt*>& jobs);
+  /// Whether the attempt may begin after this answer. If not, `instead` is its outcome, or there is nothing
+  /// to be written.
+  [[nodiscard]] bool may_begin(Attempt& attempt, const Beat& begin, std::optional<Outcome>& instead);
   /// What the handler made of it; nothing if there is nothing that could be written.
   [[nodiscard]] std::optional<Outcome> call(Context& context, Attempt& attempt);
   [[nodiscard]] std::optional<Outcome> after_stop(const Attempt& attempt) const;
@@ -58,6 +64,7 @@ class Executor {
   const Log& log_;
   const Meter& meter_;
   metrics::Finder find_series_;
+  std::map<const Attempt*, Beat> begins_;    ///< of the jobs that were taken together
   std::vector<metrics::Executed> executed_;  ///< of the jobs that were taken together
   trace::Exporter* exporter_;                ///< null: spans go nowhere
   store::Limits limits_;

@@ -76,9 +76,14 @@ void Heartbeater::run() {
 void Heartbeater::beat(const std::vector<Attempt*>& attempts) {
   std::vector<Lease> leases;
   leases.reserve(attempts.size());
-  for (const Attempt* attempt : attempts) leases.push_back(attempt->job.lease);
+  std::vector<Stage> stages;
+  stages.reserve(attempts.size());
+  for (const Attempt* attempt : attempts) {
+    leases.push_back(attempt->job.lease);
+    stages.push_back(attempt->stage());
+  }
   const Clock::time_point sent_at = Clock::now();
-  const auto beats = link_.heartbeat(leases, std::nullopt);
+  const auto beats = link_.heartbeat(leases, stages);
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     Attempt& attempt = *attempts[i];
     attempt.end_fenced_call();

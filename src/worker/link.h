@@ -49,8 +49,9 @@ class Link {
   [[nodiscard]] virtual Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) = 0;
   [[nodiscard]] virtual Expected<std::vector<std::optional<Outcome::Kind>>> resolve(
       std::span<const Lease> leases) = 0;
-  [[nodiscard]] virtual Expected<std::vector<Beat>> heartbeat(
-      std::span<const Lease> leases, std::optional<std::chrono::milliseconds> extend) = 0;
+  /// `stages`: how far each is. Through a server that is not told, and what was claimed has begun.
+  [[nodiscard]] virtual Expected<std::vector<Beat>> heartbeat(std::span<const Lease> leases,
+                                                              std::span<const Stage> stages) = 0;
 
   // For handlers. However slow they are, they hold up nothing of the above.
 

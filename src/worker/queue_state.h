@@ -27,12 +27,13 @@ class QueueState {
   [[nodiscard]] const Options& options() const { return options_; }
 
   std::deque<Attempt*> waiting;  ///< claimed, and not yet taken by a slot; some may have been taken away
+  std::size_t suspects = 0;      ///< claimed, and not yet taken by a slot; not among the waiting
   std::size_t busy = 0;          ///< slots that have jobs of it
   std::size_t claiming = 0;      ///< asked for by claims that are under way
   double turn = 0;               ///< of start-time fair queueing: what it has had so far, by its weight
 
   /// A slot counts as one job, however many it took: those after a slow one are taken away from it.
-  [[nodiscard]] std::size_t in_hand() const { return waiting.size() + busy + claiming; }
+  [[nodiscard]] std::size_t in_hand() const { return waiting.size() + suspects + busy + claiming; }
   [[nodiscard]] bool may_have_a_slot() const { return busy < options_.concurrency; }
 
   // How far to claim ahead.

@@ -49,8 +49,8 @@ class StoreLink : public Link {
     return runtime_.resolve(leases);
   }
   Expected<std::vector<Beat>> heartbeat(std::span<const Lease> leases,
-                                        std::optional<std::chrono::milliseconds> extend) override {
-    return runtime_.heartbeat(leases, extend);
+                                        std::span<const Stage> stages) override {
+    return runtime_.heartbeat(leases, std::nullopt, stages);
   }
 
   Expected<std::vector<Verdict>> progress(std::span<const ProgressReport> reports) override {
@@ -101,7 +101,8 @@ Expected<std::unique_ptr<Link>> open_store_link(const StoreLinkOptions& options)
   auto runtime = Store::open({.database = options.database,
                               .application_name = application(options),
                               .connections_max = options.connections,
-                              .call_timeout = options.call_timeout});
+                              .call_timeout = options.call_timeout,
+                              .on_reached = options.on_reached});
   if (!runtime) return std::unexpected(std::move(runtime.error()));
   const std::size_t for_handlers = std::max<std::size_t>(options.handler_connections, 1);
   auto handlers = Store::open({.database = options.database,

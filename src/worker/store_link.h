@@ -16,6 +16,7 @@ struct StoreLinkOptions {
   std::size_t handler_connections = 4;
   /// A call that the database does not answer gives its settlements back after this, to be sent again.
   std::chrono::milliseconds call_timeout{10'000};
+  std::function<void(const Error*)> on_reached{};  ///< as `StoreOptions::on_reached`
 };
 
 /// The link of a worker that has the database itself.

@@ -85,11 +85,16 @@ std::vector<std::string> queue_names(const WorkerOptions& options) {
   return names;
 }
 
-Expected<std::unique_ptr<worker::Link>> open_database(const WorkerOptions& options) {
+Expected<std::unique_ptr<worker::Link>> open_database(const WorkerOptions& options,
+                                                      worker::Outages& outages) {
+  const auto on_reached = [&outages](const Error* error) {
+    error != nullptr ? outages.failed(*error) : outages.passed();
+  };
   return worker::open_store_link({.database = options.database,
                                   .worker = options.name,
                                   .connections = options.connections,
-                                  .handler_connections = options.handler_connections});
+                                  .handler_connections = options.handler_connections,
+                                  .on_reached = on_reached});
 }
 
 }  // namespace
@@ -140,7 +145,8 @@ class Worker::Impl {
           coordinator({.queues = options.queues,
                        .slots = options.slots,
                        .prefetch_max = options.prefetch_max,
-                       .poll_max = options.poll_max}),
+                       .poll_max = options.poll_max,
+                       .tells_stages = !link->through_server()}),
           heartbeater(*link, coordinator, log, meter),
           deadline_monitor(coordinator, log, meter),
           progress_reporter(*link, coordinator, log, meter) {
@@ -173,6 +179,7 @@ class Worker::Impl {
   const OpenLink open_link_;
   const worker::Log log_;
   const std::shared_ptr<metrics::Metrics> metrics_ = std::make_shared<metrics::Metrics>();
+  worker::Outages outages_{log_, *metrics_, through_server()};
   worker::Handlers handlers_;
 
   std::mutex start_mutex_;                     // keeps a start and a drain apart
@@ -194,7 +201,7 @@ class Worker::Impl {
 Expected<std::unique_ptr<Worker::Impl::Parts>> Worker::Impl::open_parts() {
   if (auto problem = check(options_, handlers_, through_server()))
     return std::unexpected(std::move(*problem));
-  auto link = through_server() ? open_link_(options_) : open_database(options_);
+  auto link = through_server() ? open_link_(options_) : open_database(options_, outages_);
   if (!link) return std::unexpected(std::move(link.error()));
   // A misspelt queue would be idle for ever.
   if (auto problem = (*link)->check_queues(queue_names(options_)))
@@ -227,6 +234,7 @@ Expected<void> Worker::Impl::start() {
   if (auto exporter = start_exporter(); !exporter) return std::unexpected(std::move(exporter.error()));
   if (options_.watchdog && !through_server()) {
     auto watchdog = Watchdog::start({.database = options_.database,
+                                     .tick = options_.watchdog_tick,
                                      .log = options_.log,
                                      .log_from = options_.log_from,
                                      .name = options_.name,
@@ -275,8 +283,9 @@ void Worker::Impl::start_threads() {
     });
   }
   for (std::size_t i = 0; i < options_.connections; ++i) {
-    claim_settlers_.emplace_back(
-        [this, &parts] { worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.run(); });
+    claim_settlers_.emplace_back([this, &parts] {
+      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter, outages_}.run();
+    });
   }
 }
 
@@ -286,12 +295,13 @@ void Worker::Impl::start_listening() {
     // The link's thread is awake, and claims: to wake another one would take longer than to listen again.
     worker::Coordinator::Work work;
     if (parts.coordinator.announced(queue, work))
-      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.settle_and_claim(work);
+      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter, outages_}.settle_and_claim(
+          work);
   };
   const auto connected = [this, &parts] {
     // A server that is back is not left alone any longer. (The database may be, by other connections.)
     if (parts.link->through_server())
-      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter}.succeeded();
+      worker::ClaimSettler{*parts.link, parts.coordinator, log_, parts.meter, outages_}.succeeded();
     parts.coordinator.announced_all();
   };
   parts.link->listen(queue_names(options_), {.announced = announced, .connected = connected});

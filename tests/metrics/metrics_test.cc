@@ -140,7 +140,8 @@ TEST(MetricsTest, a_job_that_was_there_already_is_not_counted_as_added) {
 TEST(MetricsTest, expired_leases_are_counted_by_where_their_jobs_went) {
   Metrics metrics;
   const auto lease = [](JobState next) {
-    return ExpiredLease{.queue = "default", .next_state = next, .expired_at = DatabaseTime{1h}};
+    return ExpiredLease{
+        .queue = "default", .next_state = next, .expired_at = DatabaseTime{1h}, .loss = Loss::alone};
   };
   const std::vector<ExpiredLease> expired{lease(JobState::available), lease(JobState::dead),
                                           lease(JobState::held)};
@@ -150,7 +151,8 @@ TEST(MetricsTest, expired_leases_are_counted_by_where_their_jobs_went) {
   metrics.swept({.error = &error});
   const std::string text = metrics.text();
   for (const std::string state : {"available", "dead", "held"})
-    EXPECT_EQ(sample(text, "faultline_lease_expirations_total{queue=\"default\",state=\"" + state + "\"}"),
+    EXPECT_EQ(sample(text, "faultline_lease_expirations_total{loss=\"alone\",queue=\"default\",state=\"" +
+                               state + "\"}"),
               1);
   EXPECT_EQ(sample(text, R"(faultline_lease_recovery_seconds_count{queue="default"})"), 1);
   EXPECT_EQ(sample(text, R"(faultline_lease_recovery_seconds_sum{queue="default"})"), 4);

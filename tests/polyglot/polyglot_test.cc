@@ -38,14 +38,14 @@ constexpr auto kShortTtl = 4s;
 /// Heartbeats wait in the database, before they look at anything, while somebody holds this lock.
 constexpr const char* kHeldHeartbeats = R"(
   ALTER FUNCTION faultline.renew_leases RENAME TO renew_leases_now;
-  CREATE FUNCTION faultline.renew_leases(smallint, uuid[], bigint[], uuid[], text[], bigint[], text)
+  CREATE FUNCTION faultline.renew_leases(smallint, uuid[], bigint[], uuid[], text[], bigint[], text, boolean[], boolean[])
   RETURNS TABLE (
       id uuid, status text, reason faultline.stale_reason, current_token bigint, current_worker text,
       current_state faultline.job_state, lease_expires_at timestamptz, cancel_requested boolean, cancel_reason text)
   LANGUAGE plpgsql AS $$
   BEGIN
       PERFORM pg_advisory_xact_lock_shared(1);
-      RETURN QUERY SELECT * FROM faultline.renew_leases_now($1, $2, $3, $4, $5, $6, $7);
+      RETURN QUERY SELECT * FROM faultline.renew_leases_now($1, $2, $3, $4, $5, $6, $7, $8, $9);
   END
   $$)";
 

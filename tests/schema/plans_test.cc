@@ -265,7 +265,7 @@ BEGIN
     PERFORM faultline.enqueue('plans', 'many', '1', idempotency_key => 'a');
 
     -- Of a queue with a cap, and of one without.
-    PERFORM FROM faultline.claim_jobs(0::smallint, 'capped', 'w', gen_random_uuid(), 1, '{5}', '{-infinity}', ARRAY[lease], true);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'capped', 'w', gen_random_uuid(), 1, '{5}', '{-infinity}', ARRAY[lease], true, false, NULL);
     SELECT c.* INTO job FROM faultline.claim('capped') AS c;
     FOR job IN SELECT c.* FROM faultline.claim('plans', 'w', 10) AS c LOOP
         -- What a worker says under a good lease, …
@@ -297,12 +297,12 @@ BEGIN
     PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ids, array_fill('mixed'::text, '{8}'),
         array_fill('1'::bytea, '{8}'), NULL, array_fill(0::smallint, '{8}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
         NULL, NULL, NULL, NULL);
-    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM faultline.cancel(ids[7], 'no'), faultline.cancel(ids[8], 'no');
     PERFORM FROM faultline.settle_jobs(0::smallint, ids, '{1,1,1,1,1,7,1,1}', array_fill(lease, '{8}'), '{w}',
         '{succeeded,failed,buried,snoozed,released,succeeded,succeeded,cancelled}', NULL, NULL, NULL);
     -- Leases that run out while the settlement waits.
-    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM set_config('plans.step', '1 hour', true);
     PERFORM FROM faultline.settle_jobs(0::smallint, ids, array_fill(2::bigint, '{8}'), array_fill(lease, '{8}'), '{w}',
         '{succeeded}', NULL, NULL, NULL);
@@ -319,12 +319,19 @@ BEGIN
     PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ids, array_fill('lost'::text, '{5}'),
         array_fill('1'::bytea, '{5}'), NULL, array_fill(1::smallint, '{5}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL,
         '{at_least_once,at_most_once,hold,at_least_once,at_least_once}', NULL, NULL, NULL, NULL);
-    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{1}', '{-infinity}', ARRAY[lease], false);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{1}', '{-infinity}', ARRAY[lease], false, false, NULL);
     PERFORM faultline.cancel(ids[4], 'no');
     INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue)
     VALUES (0, 1, 'failed', ids[5], 1, 'available', 0, 'plans');
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 hour')::text, true);
     PERFORM faultline.sweep(), faultline.sweep();
+
+    -- Suspects: two of them, of which a claim takes one.
+    PERFORM FROM faultline.claim('plans', 'w', 100);
+    PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 hour')::text, true);
+    PERFORM faultline.sweep(), faultline.check_writable(0::smallint);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', gen_random_uuid(), 8, '{1,5}', '{-infinity,-infinity}',
+                                      ARRAY[lease, lease], false, true, 1);
 
     -- Retention: of jobs, of which one has a key that outlives it, and of keys.
     PERFORM faultline.enqueue('plans', 'kept', '1', idempotency_key => 'b');

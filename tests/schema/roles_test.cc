@@ -222,6 +222,7 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
          return word_for(s.expire_leases(1'000));
        },
        "owner worker"},
+      {"check whether it is writable", [](Store& s) { return word_for(s.check_writable()); }, all},
       {"prune", [](Store& s) { return word_for(s.prune()); }, "owner worker"},
       {"fold the counts", [](Store& s) { return word_for(s.fold_counts()); }, "owner worker"},
       {"resolve",
@@ -400,7 +401,7 @@ class FunctionRightsTest : public RolesTest {
 };
 
 TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
-  const std::set<std::string> read{"clock", "shown_state"};
+  const std::set<std::string> read{"check_writable", "clock", "shown_state"};
   std::set<std::string> produce{"enqueue", "enqueue_jobs", "enqueue_many"};
   produce.merge(std::set<std::string>{read});
   std::set<std::string> work{"acknowledge_cancel",
@@ -697,7 +698,9 @@ TEST_F(HostileCallerTest, a_worker_cannot_write_what_makes_no_sense) {
                               {"in_delays_ms", "NULL"}});
   const std::vector<Call> of_leases{
       settle,
-      fenced("renew_leases", held, {{"in_ttls_ms", "NULL"}, {"in_verb", "'heartbeat'"}}),
+      fenced(
+          "renew_leases", held,
+          {{"in_ttls_ms", "NULL"}, {"in_verb", "'heartbeat'"}, {"in_begun", "NULL"}, {"in_alone", "NULL"}}),
       fenced("report_progress", held, {{"in_fractions", "'{0.5}'"}, {"in_notes", "NULL"}}),
       fenced("begin_effects", held, {{"in_keys", "'{k}'"}, {"in_call_ids", "NULL"}}),
       fenced("record_effects", held, {{"in_keys", "'{k}'"}, {"in_results", "NULL"}}),
@@ -728,6 +731,8 @@ TEST_F(HostileCallerTest, a_worker_cannot_write_what_makes_no_sense) {
   calls.push_back(settle.with("in_errors", "'{x,x}'"));
   calls.push_back(settle.with("in_workers", "NULL"));
   calls.push_back(of_leases[1].with("in_ttls_ms", "'{1}'"));
+  calls.push_back(of_leases[1].with("in_begun", "'{true,true}'"));
+  calls.push_back(of_leases[1].with("in_alone", "'{true,true}'"));
   calls.push_back(of_leases[1].with("in_tokens", "'{99}'").with("in_verb", "NULL"));
   calls.push_back(of_leases[2].with("in_fractions", "'{NaN}'"));
   calls.push_back(of_leases[2].with("in_fractions", "'{2}'"));
@@ -759,7 +764,9 @@ TEST_F(HostileCallerTest, a_claim_counts_what_it_took_however_it_asks) {
                     {"in_priorities", "'{5,5,5}'"},
                     {"in_since", "'{-infinity,-infinity,-infinity}'"},
                     {"in_since_ids", "array_fill('00000000-0000-0000-0000-000000000000'::uuid, '{3}')"},
-                    {"in_wait", "false"}}};
+                    {"in_wait", "false"},
+                    {"in_ahead", "false"},
+                    {"in_suspects_max", "NULL::bigint"}}};
 
   EXPECT_EQ(state_of(worker, claim.with("in_limit", "NULL")), "FL400");
   EXPECT_EQ(state_of(worker, claim.with("in_limit", "100000")), "FL400");

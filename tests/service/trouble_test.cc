@@ -62,6 +62,30 @@ TEST_F(ServiceTroubleTest, a_network_that_swallows_everything_is_noticed_and_its
   EXPECT_GE(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'after'"), 1);
 }
 
+TEST_F(ServiceTroubleTest, locked_tables_and_a_full_disk_make_it_not_ready_and_are_not_called_a_lost_database) {
+  begin(options());
+  ASSERT_TRUE(eventually([&] { return service_->ready(); }));
+  auto other = database_.connect();
+  must(other.exec_script("BEGIN; LOCK TABLE faultline.jobs IN EXCLUSIVE MODE", soon()));
+
+  ASSERT_TRUE(eventually([&] { return !service_->ready(); }));
+  EXPECT_THAT(service_->why_not_ready(), ::testing::HasSubstr("lock"));
+  ASSERT_TRUE(eventually([&] { return log_.count("database_locked") > 0; }));
+  EXPECT_EQ(log_.count("database_lost"), 0);
+  must(other.exec_script("ROLLBACK", soon()));
+  ASSERT_TRUE(eventually([&] { return service_->ready(); }));
+  EXPECT_EQ(log_.count("database_back"), 1);
+
+  // As on a full disk: temporary files find no room. Sessions take a new setting when they begin.
+  script("DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET temp_file_limit = 0', current_database()); END$$");
+  script(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+      " AND pid <> pg_backend_pid()");
+  ASSERT_TRUE(eventually([&] {
+    return !service_->ready() && log_.text().find("temp_file_limit") != std::string::npos;
+  })) << log_.text();
+}
+
 TEST_F(ServiceTroubleTest, a_database_without_the_schema_is_not_ready_until_it_has_it) {
   TestDatabase empty{Template::empty};
   service::ServiceOptions early = options();

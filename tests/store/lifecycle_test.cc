@@ -120,7 +120,7 @@ TEST_F(LifecycleTest, no_heartbeat_carries_a_job_past_its_maximum_run_time) {
 
   EXPECT_EQ(heartbeat(lease).status, Beat::Status::lost);
   EXPECT_EQ(sweep().size(), 1U);
-  EXPECT_EQ(job(id).last_error, "worker lease expired");
+  EXPECT_EQ(job(id).last_error, "worker lease expired: other jobs may have run beside this one");
 }
 
 TEST_F(LifecycleTest, a_failure_is_tried_again_after_a_backoff_and_buried_when_attempts_are_used_up) {

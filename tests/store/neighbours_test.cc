@@ -23,6 +23,47 @@ class NeighboursTest : public StoreTest {
   pg::Connection other_;
 };
 
+TEST_F(NeighboursTest, rows_that_somebody_holds_cost_no_other_lease_anything_and_are_not_lost) {
+  // Held one after the other for as long as a verb waits, they would take longer than the call may.
+  constexpr std::size_t kHeld = 15;
+  Store impatient = open_store({.call_timeout = ms{10'000}});
+  enqueue_many(kHeld + 1);
+  auto jobs = claim("A", kHeld + 1);
+  std::ranges::sort(jobs, {}, [](const ClaimedJob& job) { return job.lease.job; });
+  std::vector<Lease> leases;
+  std::string held;
+  for (const ClaimedJob& job : jobs) leases.push_back(job.lease);
+  for (std::size_t i = 0; i < kHeld; ++i) held += (i == 0 ? "'" : ", '") + leases[i].job.to_string() + "'";
+  leave_open("SELECT FROM faultline.jobs WHERE id IN (" + held + ") FOR UPDATE");
+  advance(kTtl / 3);
+
+  const auto beats = must(impatient.heartbeat(leases));
+
+  EXPECT_EQ(beats.back().status, Beat::Status::renewed);
+  EXPECT_EQ(beats.back().lease_expires_at, must(store_.now()) + kTtl);
+  for (std::size_t i = 0; i < kHeld; ++i) EXPECT_EQ(beats[i].status, Beat::Status::unknown);
+  end_it();
+  for (const Beat& beat : must(impatient.heartbeat(leases))) EXPECT_EQ(beat.status, Beat::Status::renewed);
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes"), 0);
+}
+
+TEST_F(NeighboursTest, what_cannot_be_written_is_said_not_to_be) {
+  EXPECT_TRUE(store_.check_writable().has_value());
+  leave_open("LOCK TABLE faultline.ledger IN SHARE MODE");
+  const auto locked = store_.check_writable();
+  ASSERT_FALSE(locked.has_value());
+  EXPECT_EQ(locked.error().code, ErrorCode::locked);
+  end_it();
+  EXPECT_TRUE(store_.check_writable().has_value());
+
+  // As on a full disk: temporary files find no room.
+  script("DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET temp_file_limit = 0', current_database()); END$$");
+  Store full = open_store();
+  const auto refused = full.check_writable();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+}
+
 TEST_F(NeighboursTest, a_producer_that_holds_a_key_holds_up_no_worker_no_watchdog_and_no_other_producer) {
   must(store_.set_queue("default", {.retention = ms{0}, .key_retention = ms{0}}));
   for (const char* key : {"finished", "cancelled", "expired"}) {
@@ -51,7 +92,7 @@ TEST_F(NeighboursTest, a_producer_that_holds_a_key_holds_up_no_worker_no_watchdo
   const auto before = counts().available;
   const auto busy = store_.enqueue(batch);
   ASSERT_FALSE(busy.has_value());
-  EXPECT_EQ(busy.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(busy.error().code, ErrorCode::locked);
   EXPECT_THAT(busy.error().describe(), ::testing::HasSubstr("still open"));
   EXPECT_EQ(counts().available, before);
   end_it();

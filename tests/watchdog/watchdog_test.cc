@@ -55,6 +55,22 @@ TEST_F(WatchdogTest, ends_expired_leases_and_tells_whose) {
   EXPECT_THAT(event.fields, Contains(Pair("next_state", HasSubstr("available"))));
 }
 
+TEST_F(WatchdogTest, a_mass_expiry_is_one_line_with_a_count) {
+  enqueue_many(30);
+  claim("lost worker", 30);
+  advance(kTtl + ms{1});
+  const Watchdog watchdog = start();
+
+  ASSERT_TRUE(eventually([&] { return events_.count("lease_expired") == 30; }));
+  for (const Event& event : events_.of("lease_expired")) EXPECT_EQ(event.severity, Severity::debug);
+  const auto lines = events_.of("leases_expired");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines.at(0).severity, Severity::warning);
+  EXPECT_THAT(lines.at(0).fields, Contains(Pair("leases", "30")));
+  EXPECT_THAT(lines.at(0).fields, Contains(Pair("lost_by", "lost worker")));
+  EXPECT_THAT(lines.at(0).fields, Contains(Pair("shared", "30")));
+}
+
 TEST_F(WatchdogTest, tells_of_a_job_that_it_cannot_handle_and_recovers_the_others) {
   const JobId poison = enqueue();
   const JobId good = enqueue();

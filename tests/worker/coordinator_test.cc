@@ -39,5 +39,37 @@ TEST(CoordinatorTest, jobs_that_wait_are_given_to_slots_by_the_weights_of_their_
   EXPECT_EQ(order, expected.substr(0, kJobs));
 }
 
+TEST(CoordinatorTest, a_suspect_runs_alone_and_until_it_is_over_nothing_else_begins_or_is_claimed) {
+  Coordinator coordinator{
+      {.queues = {{.queue = "default"}}, .slots = 2, .prefetch_max = 0, .poll_max = std::chrono::hours{1}}};
+  Coordinator::Work work;
+  ASSERT_TRUE(coordinator.next_work(work));
+  EXPECT_EQ(work.claim.value().suspects_max, 1U);
+  EXPECT_FALSE(work.claim->ahead) << "there is a slot for each";
+  const std::vector<ClaimedJob> jobs{{.lease_ttl = std::chrono::hours{1}},
+                                     {.lease_ttl = std::chrono::hours{1}, .suspect = true}};
+  coordinator.claimed(*work.claim, jobs, Clock::now());
+
+  Coordinator::ResultBuffer buffer{coordinator};
+  std::vector<Attempt*> taken;
+  ASSERT_TRUE(coordinator.next_jobs(buffer, taken));
+  ASSERT_EQ(taken.size(), 1U);
+  Attempt& suspect = *taken[0];
+  EXPECT_TRUE(suspect.job.suspect);
+  EXPECT_TRUE(suspect.begins_on_record());
+  ASSERT_TRUE(suspect.begin());
+  EXPECT_EQ(suspect.stage(), Stage::alone);
+  EXPECT_EQ(coordinator.wants().at(0).limit, 0U);
+  EXPECT_EQ(coordinator.stats().waiting, 1U) << "the other one, although a slot is free";
+
+  ASSERT_TRUE(suspect.finish());
+  buffer.put({.attempt = &suspect, .owns_outcome = true});
+  ASSERT_TRUE(coordinator.next_jobs(buffer, taken));
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_FALSE(taken[0]->job.suspect);
+  ASSERT_TRUE(taken[0]->begin());
+  EXPECT_EQ(taken[0]->stage(), Stage::running);
+}
+
 }  // namespace
 }  // namespace faultline::worker

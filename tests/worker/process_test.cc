@@ -28,6 +28,23 @@ class ProcessTest : public WorkerTest {
   [[nodiscard]] bool runs(JobId id) const {
     return eventually([&] { return std::filesystem::exists(scratch_ / id.to_string()); });
   }
+  /// All leases have run out, and all backoffs passed.
+  void let_leases_run_out() {
+    script(
+        "UPDATE faultline.jobs SET lease_expires_at = faultline.clock() - interval '1 second' WHERE state = "
+        "'running';"
+        "UPDATE faultline.grants SET check_at = faultline.clock() - interval '1 second'");
+    must(store_.expire_leases());
+    script("UPDATE faultline.jobs SET run_at = faultline.clock() WHERE state = 'available' AND queue <> ''");
+  }
+  /// How the job's lost attempts read in the ledger.
+  std::vector<std::string> losses(JobId id) {
+    std::vector<std::string> losses;
+    for (const Attempt& attempt : history(id).attempts) {
+      if (attempt.outcome == "expired") losses.push_back(attempt.error.value_or(""));
+    }
+    return losses;
+  }
   void let_go() const { write_file(scratch_ / "go", ""); }
 
   ScratchDir scratch_;
@@ -94,6 +111,42 @@ TEST_F(ProcessTest, says_why_it_does_not_start) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("worker"));
   EXPECT_THAT(result.out, Not(HasSubstr("worker_started")));
+}
+
+TEST_F(ProcessTest, jobs_that_crash_their_worker_take_their_neighbours_along_once_and_are_convicted_alone) {
+  constexpr const char* kShared = "worker lease expired: other jobs may have run beside this one";
+  constexpr const char* kAlone = "worker lease expired: this job ran alone";
+  // All four are in one process when it dies: the first two are held until then.
+  std::vector<JobId> healthy = enqueue_many(2, {.kind = "hold", .attempts_max = 2});
+  {
+    ChildProcess first = spawn("first");
+    for (const JobId id : healthy) ASSERT_TRUE(runs(id));
+    const std::vector<JobId> poison = enqueue_many(2, {.kind = "crash", .attempts_max = 3});
+    EXPECT_EQ(first.wait().signal, SIGSEGV);
+    let_leases_run_out();
+    let_go();
+    // From here on every crash is one job's alone, until its attempts are used up.
+    const auto dead = [&] { return counts().dead; };
+    for (int crashes = 0; dead() < 2; ++crashes) {
+      ASSERT_LT(crashes, 5);
+      EXPECT_EQ(spawn("next").wait().signal, SIGSEGV);
+      const std::int64_t lost =
+          number("SELECT count(*) FROM faultline.jobs WHERE state = 'running' AND alone");
+      EXPECT_EQ(lost, 1);
+      let_leases_run_out();
+    }
+    for (const JobId id : poison) {
+      EXPECT_EQ(job(id).state, JobState::dead);
+      EXPECT_THAT(losses(id), ::testing::Contains(kAlone).Times(::testing::Ge(2)));
+    }
+  }
+  ChildProcess heir = spawn("heir");
+  for (const JobId id : healthy) {
+    EXPECT_TRUE(reaches(id, JobState::succeeded));
+    EXPECT_THAT(losses(id), ::testing::ElementsAre(kShared));
+  }
+  heir.send(SIGTERM);
+  EXPECT_EQ(heir.wait().exit_code, 0);
 }
 
 TEST_F(ProcessTest, when_workers_are_killed_others_finish_all_and_every_job_commits_once) {

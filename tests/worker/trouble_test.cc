@@ -106,6 +106,58 @@ TEST_F(TroubleTest, answers_of_commits_are_lost_at_random_points) {
       sql_, "SELECT string_agg(verb || ' ' || reason::text, ', ') FROM faultline.stale_writes");
 }
 
+TEST_F(TroubleTest,
+       a_locked_table_keeps_backends_bounded_and_no_claim_that_was_given_up_costs_a_job_its_life) {
+  constexpr std::int64_t kJobs = 60;
+  const auto backends = [&] {
+    return number(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name LIKE 'faultline worker%'");
+  };
+  std::atomic<int> ran{0};
+  const auto make = [&](const std::string& name) {
+    WorkerOptions some = options(name);
+    some.log_from = Severity::info;
+    some.watchdog = false;
+    some.drain_max = ms{0};
+    auto worker = std::make_unique<Worker>(some);
+    worker->handle("test", [&](Context&) { ++ran; });
+    must(worker->start());
+    return worker;
+  };
+  // Not due before the table is locked: then every claim waits, and would find them when the lock goes.
+  enqueue_many(kJobs, {.run_at = must(store_.now()) + ms{500}, .delivery = Delivery::at_most_once});
+  auto other = database_.connect();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (const char* name : {"a", "b", "c"}) workers.push_back(make(name));
+  // Two connections for claims, one for heartbeats, four for handlers, a listener: of each worker, at most.
+  constexpr std::int64_t kEach = 8;
+  must(other.exec_script("BEGIN; LOCK TABLE faultline.jobs IN ACCESS EXCLUSIVE MODE", soon()));
+  const auto waiting = [&] {
+    return number(
+        "SELECT count(DISTINCT application_name) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        " AND application_name LIKE 'faultline worker%'");
+  };
+  ASSERT_TRUE(eventually([&] { return waiting() == 3; }));
+  EXPECT_EQ(events_.count("database_lost"), 0);
+  EXPECT_LE(backends(), 3 * kEach);
+  workers.clear();  // their claims are given up while they wait
+  must(other.exec_script("ROLLBACK", soon()));
+
+  auto heir = make("heir");
+
+  // What was claimed in vain is free again when its lease has run out, and has not been begun.
+  script(
+      "UPDATE faultline.jobs SET lease_expires_at = faultline.clock() WHERE state = 'running' AND worker <> "
+      "'heir';"
+      "UPDATE faultline.grants SET check_at = faultline.clock() - interval '1 second'");
+  ASSERT_TRUE(sweeping_until([&] { return successes() == kJobs; }));
+  heir->drain();
+  EXPECT_EQ(counts().dead, 0);
+  EXPECT_EQ(ran, kJobs);
+}
+
 TEST_F(TroubleTest, the_network_stalls_and_comes_back) {
   must(store_.set_queue("default", {.lease_ttl = ms{2'000}, .backoff_base = ms{0}}));
   constexpr std::size_t kJobs = 200;
@@ -223,6 +275,20 @@ TEST_F(RestartTest, a_server_that_crashes_amid_the_work_is_found_again) {
                        " WHERE outcome = 'succeeded'"),
             "2000 2000");
   EXPECT_EQ(query_text(sql, "SELECT count(*)::text FROM faultline.jobs WHERE queue <> ''"), "0");
+}
+
+TEST_F(RestartTest, an_outage_leaves_a_line_when_it_begins_and_one_when_it_is_over) {
+  Worker worker{{.database = server_.dsn(), .name = "w", .watchdog = false, .log = events_.sink()}};
+  worker.handle("test", [](Context&) {});
+  must(worker.start());
+  crash();
+  ASSERT_TRUE(eventually([&] { return events_.count("database_lost") == 1; }));
+  EXPECT_EQ(events_.count("database_back"), 0);
+  must(server_.ensure_running());
+
+  ASSERT_TRUE(eventually([&] { return events_.count("database_back") == 1; }));
+  EXPECT_EQ(events_.of("database_back").at(0).fields.at(0).first, "lasted_ms");
+  EXPECT_EQ(events_.count("database_lost"), 1);
 }
 
 TEST_F(RestartTest, an_idle_worker_hears_again_after_a_restart_and_tells_of_the_gap) {

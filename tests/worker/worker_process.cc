@@ -2,11 +2,13 @@
 // is told to stop.
 //
 //   "short" jobs end at once; "count" jobs add a row to the table `ran`, in the settlement's transaction;
-//   "hold" jobs write the file DIR/<job> and wait until the file DIR/go is there, whatever they are told.
+//   "crash" jobs end the process by SIGSEGV; "hold" jobs write the file DIR/<job> and wait until the file
+//   DIR/go is there, whatever they are told.
 //
 // It prints "started", then at its end the drain's report, and exits with 0.
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -26,6 +28,7 @@ int main(int argc, char** argv) {
                      std::cout << to_text_line(event) << '\n' << std::flush;
                  }}};
   worker.handle("short", [](Context&) {})
+      .handle("crash", [](Context&) { std::raise(SIGSEGV); })
       .handle("count",
               [](Context& ctx) {
                 ctx.commit([&](Transaction& tx) {

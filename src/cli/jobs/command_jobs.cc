@@ -173,7 +173,7 @@ Expected<std::vector<JobId>> await_all(Store& store, std::vector<JobId> open, De
     const bool last = Deadline::clock::now() >= deadline;
     const auto states = store.states(open);
     // While the database is away there is nothing to do but to look again.
-    if (!states && (last || states.error().code != ErrorCode::unavailable))
+    if (!states && (last || !may_pass(states.error().code)))
       return std::unexpected(to_failure(states.error()));
     if (states) {
       std::vector<JobId> still_open;

@@ -493,13 +493,19 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void log_failure(const Response& response) const {
     // Who asks whether it is ready asks often, and gets the answer; why it is not is logged once, elsewhere.
     if (response.status < 500 || (route_ && route_->handler == &get_ready)) return;
+    const auto untold = shared_.failures.tell(Clock::now());
+    if (!untold) return;
+    std::vector<std::pair<std::string, std::string>> fields{
+        {"method", route_ ? std::string{route_->method} : std::string{}},
+        {"route", route_ ? std::string{route_->pattern} : std::string{}},
+        {"status", std::to_string(response.status)},
+        {"code", std::string{response.code}},
+        {"cause", response.cause}};
+    if (*untold > 0) fields.emplace_back("untold", std::to_string(*untold));
     shared_.options.log({.name = "http_error",
                          .severity = response.status == 503 ? Severity::warning : Severity::error,
                          .at = std::chrono::system_clock::now(),
-                         .fields = {{"method", route_ ? std::string{route_->method} : std::string{}},
-                                    {"route", route_ ? std::string{route_->pattern} : std::string{}},
-                                    {"status", std::to_string(response.status)},
-                                    {"code", std::string{response.code}}}});
+                         .fields = std::move(fields)});
   }
 
   void stream_flush() {

@@ -31,6 +31,7 @@ struct Response {
   std::vector<std::pair<std::string, std::string>> headers{};
   bool close = false;       ///< the connection is closed after it
   std::string_view code{};  ///< of a problem
+  std::string cause{};      ///< of a problem, for the server's own log alone
   /// Called once, on any thread, if it could not be handed to the client's TCP connection as a whole.
   /// `begun`: some of it was, or all of it, and nobody knows how much has arrived.
   std::move_only_function<void(bool begun)> lost{};

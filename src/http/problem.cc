@@ -55,8 +55,11 @@ Response problem_response(int status, const Problem& problem,
   if (extend) extend(out);
   out.end_object();
 
-  Response response{
-      .status = status, .body = out.take(), .content_type = "application/problem+json", .code = code};
+  Response response{.status = status,
+                    .body = out.take(),
+                    .content_type = "application/problem+json",
+                    .code = code,
+                    .cause = problem.cause.empty() ? problem.message : problem.cause};
   const bool retriable = problem.code == Code::overloaded || problem.code == Code::unavailable;
   if (problem.retry_after || retriable) {
     // The header knows whole seconds only.

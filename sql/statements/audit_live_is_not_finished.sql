@@ -10,9 +10,7 @@ WITH wrong AS MATERIALIZED (
       FROM faultline.ledger l
       JOIN faultline.jobs j ON j.id = l.job_id
      WHERE l.bucket = $1::smallint AND j.bucket = $1::smallint AND j.queue <> '' AND l.state IN ('succeeded', 'cancelled')
-       -- By the live job's id, so that it is asked of the few that are both and not of the whole ledger.
-       AND l.token = (SELECT newest.token FROM faultline.ledger newest
-                       WHERE newest.bucket = $1::smallint AND newest.job_id = j.id
-                       ORDER BY newest.token DESC LIMIT 1)
+       AND NOT EXISTS (SELECT FROM faultline.ledger newer
+                        WHERE newer.bucket = $1::smallint AND newer.job_id = l.job_id AND newer.token > l.token)
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

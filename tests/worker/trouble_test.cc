@@ -125,14 +125,16 @@ TEST_F(TroubleTest,
     must(worker->start());
     return worker;
   };
-  // Not due before the table is locked: then every claim waits, and would find them when the lock goes.
-  enqueue_many(kJobs, {.run_at = must(store_.now()) + ms{500}, .delivery = Delivery::at_most_once});
+  // Paused until the table is locked: then every claim waits, and would find them when the lock goes.
+  must(store_.pause("default"));
+  enqueue_many(kJobs, {.delivery = Delivery::at_most_once});
   auto other = database_.connect();
   std::vector<std::unique_ptr<Worker>> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(make(name));
   // Two connections for claims, one for heartbeats, four for handlers, a listener: of each worker, at most.
   constexpr std::int64_t kEach = 8;
   must(other.exec_script("BEGIN; LOCK TABLE faultline.jobs IN ACCESS EXCLUSIVE MODE", soon()));
+  must(store_.resume("default"));
   const auto waiting = [&] {
     return number(
         "SELECT count(DISTINCT application_name) FROM pg_stat_activity"
@@ -152,7 +154,10 @@ TEST_F(TroubleTest,
       "UPDATE faultline.jobs SET lease_expires_at = faultline.clock() WHERE state = 'running' AND worker <> "
       "'heir';"
       "UPDATE faultline.grants SET check_at = faultline.clock() - interval '1 second'");
-  ASSERT_TRUE(sweeping_until([&] { return successes() == kJobs; }));
+  ASSERT_TRUE(sweeping_until([&] { return successes() == kJobs; })) << query_text(
+      sql_,
+      "SELECT string_agg(DISTINCT concat_ws(' ', state, worker, begun, suspect, attempt, last_error), '; ')"
+      " FROM faultline.jobs WHERE queue <> ''");
   heir->drain();
   EXPECT_EQ(counts().dead, 0);
   EXPECT_EQ(ran, kJobs);

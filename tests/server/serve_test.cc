@@ -6,6 +6,7 @@
 namespace faultline::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -17,9 +18,11 @@ TEST(ServeTest, it_says_where_it_serves_and_that_it_can_be_reached_from_this_mac
   ServeProcess server{database.dsn()};
   server.wait_until_ready();
 
-  EXPECT_THAT(server.process().err(), HasSubstr("http://127.0.0.1:" + std::to_string(server.http_port())));
+  // It is said when it is so, and not before.
+  EXPECT_TRUE(eventually([&] { return server.process().err().contains("from this machine only"); }));
   EXPECT_THAT(server.process().err(),
-              HasSubstr("from this machine only, by everybody on it: no keys are asked for"));
+              AllOf(HasSubstr("http://127.0.0.1:" + std::to_string(server.http_port())),
+                    HasSubstr("from this machine only, by everybody on it: no keys are asked for")));
 }
 
 TEST(ServeTest, it_ends_well_when_it_is_told_to_and_then_nobody_answers) {

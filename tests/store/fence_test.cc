@@ -45,23 +45,6 @@ class FenceTest : public StoreTest {
   }
 };
 
-TEST_F(FenceTest, a_refused_write_that_is_sent_again_is_on_record_once) {
-  enqueue({.backoff_base = ms{0}});
-  const Lease first = claim_one("A").lease;
-  advance(kTtl);
-  sweep();
-  const Lease second = claim_one("B").lease;
-
-  for (int sent = 0; sent < 3; ++sent) {
-    EXPECT_EQ(settle(first, Outcome::success("late")).status, Verdict::Status::stale);
-    EXPECT_EQ(heartbeat(first).status, Beat::Status::lost);
-  }
-
-  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes WHERE verb = 'complete'"), 1);
-  EXPECT_EQ(number("SELECT count(*) FROM faultline.stale_writes WHERE verb = 'heartbeat'"), 1);
-  EXPECT_TRUE(complete(second).committed());
-}
-
 TEST_F(FenceTest, nobody_fills_the_evidence_with_writes_that_he_makes_up) {
   enqueue();
   const Lease held = claim_one("A").lease;

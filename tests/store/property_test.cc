@@ -398,8 +398,8 @@ class Case {
     for (std::size_t i = 0; i < leases.size(); ++i) {
       note("heartbeat for " + leases[i].job.to_string() + " token " + std::to_string(leases[i].token.value) +
            ": " + show(beats[i].status));
-      const auto refused = extend ? model_.write(leases[i], "extend", Model::OfCancelled::allowed)
-                                  : model_.sign_of_life(leases[i], "heartbeat", Model::OfCancelled::allowed);
+      const auto refused = extend ? model_.write(leases[i], Model::OfCancelled::allowed)
+                                  : model_.sign_of_life(leases[i], Model::OfCancelled::allowed);
       expect_equal("whether the lease is lost", beats[i].status == Beat::Status::lost, refused.has_value());
       if (refused) {
         expect_equal("why it is lost", beats[i].stale.reason, *refused);
@@ -417,14 +417,13 @@ class Case {
     if (!lease) return;
     const ProgressReport report{.lease = *lease, .fraction = 0.25};
     note("progress for " + lease->job.to_string());
-    expect_verdict(*lease, must(store().progress({&report, 1})).front(),
-                   model_.sign_of_life(*lease, "progress"));
+    expect_verdict(*lease, must(store().progress({&report, 1})).front(), model_.sign_of_life(*lease));
   }
   void check() {
     const auto lease = pick_lease(dice_[0]);
     if (!lease) return;
     note("check " + lease->job.to_string());
-    expect_verdict(*lease, must(store().check({&*lease, 1})).front(), model_.write(*lease, "check"));
+    expect_verdict(*lease, must(store().check({&*lease, 1})).front(), model_.write(*lease));
   }
 
   void expect_effect(const Effect& got, const Effect& expected) {

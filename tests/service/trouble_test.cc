@@ -62,7 +62,8 @@ TEST_F(ServiceTroubleTest, a_network_that_swallows_everything_is_noticed_and_its
   EXPECT_GE(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'after'"), 1);
 }
 
-TEST_F(ServiceTroubleTest, locked_tables_and_a_full_disk_make_it_not_ready_and_are_not_called_a_lost_database) {
+TEST_F(ServiceTroubleTest,
+       locked_tables_and_a_full_disk_make_it_not_ready_and_are_not_called_a_lost_database) {
   begin(options());
   ASSERT_TRUE(eventually([&] { return service_->ready(); }));
   auto other = database_.connect();

@@ -28,7 +28,11 @@ int main(int argc, char** argv) {
                      std::cout << to_text_line(event) << '\n' << std::flush;
                  }}};
   worker.handle("short", [](Context&) {})
-      .handle("crash", [](Context&) { std::raise(SIGSEGV); })
+      .handle("crash",
+              [](Context&) {
+                std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit of it
+                std::raise(SIGSEGV);
+              })
       .handle("count",
               [](Context& ctx) {
                 ctx.commit([&](Transaction& tx) {

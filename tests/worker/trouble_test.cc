@@ -106,8 +106,7 @@ TEST_F(TroubleTest, answers_of_commits_are_lost_at_random_points) {
       sql_, "SELECT string_agg(verb || ' ' || reason::text, ', ') FROM faultline.stale_writes");
 }
 
-TEST_F(TroubleTest,
-       a_locked_table_keeps_backends_bounded_and_no_claim_that_was_given_up_costs_a_job_its_life) {
+TEST_F(TroubleTest, a_locked_table_keeps_backends_bounded_and_costs_no_job_its_life) {
   constexpr std::int64_t kJobs = 60;
   const auto backends = [&] {
     return number(

@@ -2,7 +2,7 @@
 --
 -- A job that is there already is not added again; one that another sending of the same submission is adding at this very
 -- moment is waited for, and then refused (unique_violation, nothing is added: the sender tries again). INSERT … ON CONFLICT
--- would do both by itself, and makes each row half as dear again.
+-- would do both by itself, with a lock and a log record more for every row.
 --
 -- A submission that comes again after its job has finished (its answer was lost; the network delivered it late) must
 -- not bring the job back to life. So the ledger is asked after the rows are in: a job that finishes at this very

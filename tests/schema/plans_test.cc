@@ -812,10 +812,10 @@ TEST_F(PlanStatisticsTest, a_page_of_any_listing_looks_at_few_jobs_however_many_
       "INSERT INTO faultline.queues (bucket, name) VALUES (0, 'small');"
       // The oldest: ten of a small queue, of which one is dead; and far more of another one after them.
       "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload, state, run_at)"
-      "  SELECT 0, faultline.new_id(0::smallint), 'small', 'rare', 'null',"
+      "  SELECT 0, ('01900000-0000-7000-8000-' || lpad(to_hex(i), 8, '0') || '0000')::uuid, 'small', 'rare', "
+      "'null',"
       "         (CASE WHEN i = 1 THEN 'dead' ELSE 'available' END)::faultline.job_state,"
       "         CASE WHEN i = 1 THEN 'infinity' ELSE faultline.clock() END FROM generate_series(1, 10) AS i;"
-      "SELECT pg_sleep(0.002);"
       "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
       "  SELECT 0, faultline.new_id(0::smallint), 'default', 'test', 'null' FROM generate_series(1, 50000);"
       "INSERT INTO faultline.ledger (bucket, attempt, outcome, job_id, token, state, requeues, queue, kind,"

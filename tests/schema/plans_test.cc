@@ -614,8 +614,9 @@ class PlanStatisticsTest : public ::testing::Test {
   std::int64_t entries_read(const std::string& table, Act act) {
     const std::string sql =
         "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = '" + table + "'";
-    // A session tells its counters when it ends.
+    // A session tells its counters when it ends. So does ours, for what it did before.
     const auto told = [&] {
+      sql_ = database_.connect();
       EXPECT_TRUE(eventually([&] {
         return number(
                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "

@@ -35,6 +35,21 @@ class StandbyTest : public ::testing::Test {
       auto fresh = connect(server_.dsn());
       return query_text(fresh, "SELECT current_setting('synchronous_standby_names')") == name;
     }));
+    if (!name.empty()) wait_for_a_commit_that_waits();
+  }
+  /// The checkpointer decides whether commits wait, and reads the setting in its own time.
+  void wait_for_a_commit_that_waits() {
+    std::atomic<bool> over{false};
+    std::atomic<int> cancelled{0};
+    std::jthread operator_{[&] { cancel_waits(over, cancelled); }};
+    EXPECT_TRUE(eventually([&] {
+      auto fresh = connect(server_.dsn());
+      // What it says is what the tests are about.
+      (void)fresh.exec_script(
+          "SET synchronous_commit = on; SELECT pg_logical_emit_message(true, 'test', 'a commit')", soon());
+      return cancelled > 0;
+    }));
+    over = true;
   }
   std::string ask(const std::string& sql) { return query_text(observer_, sql); }
   /// Ends every wait for the standby until `over`, as an impatient operator does.

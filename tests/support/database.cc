@@ -135,12 +135,16 @@ void TestServer::drop_database(const std::string& name) {
 
 void TestServer::drop_orphaned_databases() {
   constexpr pg::Statement kList{
-      "test_list_databases",
-      "SELECT datname::text FROM pg_catalog.pg_database WHERE datname LIKE 'test\\_%'"};
+      "test_list_databases", "SELECT datname::text FROM pg_catalog.pg_database WHERE datname LIKE 'te%\\_%'"};
+  const std::string wanted = std::string{kTemplatePrefix} + schema_fingerprint();
   auto admin_connection = admin();
   const auto found = must(admin_connection.exec(kList, pg::Params{}, soon()));
   for (int row = 0; row < found.rows(); ++row) {
     const auto name = found.get<std::string>(row, 0);
+    if (name.starts_with(kTemplatePrefix)) {  // of another schema
+      if (name != wanted) run(admin_connection, "DROP DATABASE IF EXISTS " + name + " WITH (FORCE)");
+      continue;
+    }
     pid_t owner = 0;
     std::from_chars(name.data() + kDatabasePrefix.size(), name.data() + name.size(), owner);
     if (owner > 0 && ::kill(owner, 0) != 0)

@@ -63,10 +63,13 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
 }  // namespace
 
 bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto begun = std::chrono::steady_clock::now();
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    const auto waited = std::chrono::steady_clock::now() - begun;
+    if (waited > kPatience) return false;
+    // A tenth of what was waited already: to look costs more than it seems, and others want the processor.
+    std::this_thread::sleep_for(std::clamp<std::chrono::steady_clock::duration>(
+        waited / 10, std::chrono::milliseconds{2}, std::chrono::milliseconds{100}));
   }
   return true;
 }

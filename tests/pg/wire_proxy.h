@@ -191,7 +191,8 @@ class WireProxy {
         polled.push_back({link.client, interest(link.to_server, link.to_client), 0});
         polled.push_back({link.server, interest(link.to_client, link.to_server), 0});
       }
-      poll(polled.data(), polled.size(), -1);
+      // Stalled, nobody else is looked at: a caller that waits or hangs up would end each poll at once.
+      poll(polled.data(), stalled_ ? 1 : polled.size(), -1);
       std::uint64_t drained = 0;
       if (read(wake_, &drained, sizeof drained) < 0) drained = 0;
       if (deliver_) {
@@ -212,8 +213,7 @@ class WireProxy {
   }
 
   // Reads on while what was read before can still be passed on.
-  [[nodiscard]] short interest(const std::string& forward, const std::string& backward) const {
-    if (stalled_) return 0;
+  [[nodiscard]] static short interest(const std::string& forward, const std::string& backward) {
     return static_cast<short>((forward.size() < kPendingMax ? POLLIN : 0) | (backward.empty() ? 0 : POLLOUT));
   }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <libpq-fe.h>
@@ -189,7 +190,7 @@ class ExplainingSession {
     if (!error.empty()) throw std::runtime_error(error);
     if (!problem_.empty()) throw std::runtime_error(problem_);
   }
-  /// What was run within functions of Faultline's.
+  /// What was run within functions of Faultline's, each plan once.
   [[nodiscard]] const std::vector<Explained>& explained() const { return explained_; }
 
  private:
@@ -216,6 +217,8 @@ class ExplainingSession {
     if (parameters == std::string::npos || line == std::string::npos) return;
     Explained found{.function = context.substr(name + schema.size(), parameters - name - schema.size()),
                     .line = std::atoi(context.c_str() + line + 6)};
+    // Most statements are run many times with the same plan.
+    if (!seen_.emplace(found.function, found.line, message.substr(plan)).second) return;
     const json explained = json::parse(message.substr(plan + 6), nullptr, false);
     if (explained.is_discarded()) {
       problem_ = "cannot be read: " + message;
@@ -227,6 +230,7 @@ class ExplainingSession {
 
   std::unique_ptr<PGconn, decltype(&PQfinish)> connection_;
   std::vector<Explained> explained_;
+  std::set<std::tuple<std::string, int, std::string>> seen_;
   std::string problem_;
 };
 

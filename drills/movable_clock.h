@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "drills/must.h"
@@ -14,20 +15,24 @@ namespace faultline::drills {
 /// database that was made for this. Throws DrillError.
 class MovableClock {
  public:
-  explicit MovableClock(pg::Connection connection) : connection_(std::move(connection)) {
-    must(connection_.exec_script(
-        "CREATE TABLE faultline.movable_clock (at timestamptz NOT NULL);"
-        "GRANT SELECT ON faultline.movable_clock TO PUBLIC;"
-        "INSERT INTO faultline.movable_clock VALUES ('2030-01-01 00:00:00+00');"
-        // Both in PL/pgSQL, which keeps its plan: a body in SQL would be planned for each statement anew.
-        // STABLE reads with the statement's snapshot: the time of the statement.
-        "CREATE OR REPLACE FUNCTION faultline.clock() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL "
-        "SAFE AS $$ BEGIN RETURN (SELECT c.at FROM faultline.movable_clock c); END $$;"
-        // VOLATILE reads with a snapshot of its own: the time of now.
-        "CREATE OR REPLACE FUNCTION faultline.clock_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE"
-        "    AS $$ BEGIN RETURN (SELECT c.at FROM faultline.movable_clock c); END $$;",
-        soon()));
+  static constexpr std::string_view kInstall =
+      "CREATE TABLE faultline.movable_clock (at timestamptz NOT NULL);"
+      "GRANT SELECT ON faultline.movable_clock TO PUBLIC;"
+      "INSERT INTO faultline.movable_clock VALUES ('2030-01-01 00:00:00+00');"
+      // Both in PL/pgSQL, which keeps its plan: a body in SQL would be planned for each statement anew.
+      // STABLE reads with the statement's snapshot: the time of the statement.
+      "CREATE OR REPLACE FUNCTION faultline.clock() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL "
+      "SAFE AS $$ BEGIN RETURN (SELECT c.at FROM faultline.movable_clock c); END $$;"
+      // VOLATILE reads with a snapshot of its own: the time of now.
+      "CREATE OR REPLACE FUNCTION faultline.clock_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE"
+      "    AS $$ BEGIN RETURN (SELECT c.at FROM faultline.movable_clock c); END $$;";
+
+  explicit MovableClock(pg::Connection connection) : MovableClock(std::move(connection), Installed{}) {
+    must(connection_.exec_script(kInstall, soon()));
   }
+  struct Installed {};
+  /// Of a database in which one is installed.
+  MovableClock(pg::Connection connection, Installed /*tag*/) : connection_(std::move(connection)) {}
 
   void advance(std::chrono::microseconds by) {
     must(connection_.exec(

@@ -46,7 +46,7 @@ TEST(DoctorTest, a_durable_server_is_fine_and_each_of_its_settings_is_found_when
                       {"max_prepared_transactions", "5"},
                       {"max_wal_senders", "2"},
                       {"wal_level", "replica"}};
-  auto server = must(PrivatePostgres::start(options));
+  auto server = start_provided_server(options);
   auto sql = connect(server.dsn());
   must(schema::migrate(sql, {}, soon()));
   const auto change = [&](const std::string& setting) {

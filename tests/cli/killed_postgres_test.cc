@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 
 class KilledPostgresTest : public ::testing::Test {
  protected:
+  KilledPostgresTest() { provide_private_server(data_dir()); }
   ~KilledPostgresTest() override { (void)faultline({"pg", "stop"}); }
 
   [[nodiscard]] std::vector<std::string> on_data_dir(std::vector<std::string> words) const {

@@ -41,6 +41,7 @@ TEST_F(PrivateServerTest, without_a_database_the_private_one_is_made_migrated_an
 }
 
 TEST_F(PrivateServerTest, a_started_server_stays_for_later_commands_until_it_is_stopped) {
+  provide_private_server(data_dir());
   const auto started = faultline({"pg", "start", "--json"});
   ASSERT_EQ(started.exit_code, 0) << started.err;
   const auto status = one_object(started.out);
@@ -56,6 +57,7 @@ TEST_F(PrivateServerTest, a_started_server_stays_for_later_commands_until_it_is_
 }
 
 TEST_F(PrivateServerTest, a_stop_waits_for_the_other_users) {
+  provide_private_server(data_dir());
   ASSERT_EQ(faultline({"pg", "start"}).exit_code, 0);
   {
     PrivatePostgresOptions options;

@@ -133,6 +133,7 @@ TEST_F(UpCommandTest, a_lease_race_is_shown_and_its_evidence_is_there_at_the_nex
 }
 
 TEST_F(UpCommandTest, says_where_it_is_and_a_second_one_on_the_same_data_is_told_so) {
+  provide_private_server(data_dir());
   ChildProcess first{up({"--no-demo"})};
   ASSERT_TRUE(eventually([&] { return first.out().contains("Ctrl-C") || !first.running(); }));
   const std::string welcome = first.out();

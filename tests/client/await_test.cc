@@ -199,7 +199,7 @@ TEST(AwaitRestartTest, a_database_that_restarts_is_waited_for_beyond_the_time_of
   PrivatePostgresOptions options;
   options.data_dir = scratch / "data";
   options.durable = false;
-  PrivatePostgres server = must(PrivatePostgres::start(options));
+  PrivatePostgres server = start_provided_server(options);
   {
     pg::Connection connection = connect(server.dsn());
     must(schema::migrate(connection, {}, soon()));

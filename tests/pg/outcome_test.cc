@@ -254,7 +254,8 @@ class GhostStandbyTest : public ::testing::Test {
   }
 
   ScratchDir directory_;
-  PrivatePostgres server_ = must(PrivatePostgres::start({.data_dir = directory_ / "data", .durable = false}));
+  PrivatePostgres server_ =
+      testing::start_provided_server({.data_dir = directory_ / "data", .durable = false});
   Connection observer_ =
       must(Connection::open({.dsn = server_.dsn(), .settings = {{"synchronous_commit", "local"}}}, soon()));
 };

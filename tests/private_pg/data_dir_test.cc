@@ -26,7 +26,7 @@ TEST(DataDirTest, a_path_too_long_for_a_socket_still_works) {
   const fs::path data = scratch / std::string(100, 'd') / std::string(100, 'e');
   fs::path socket_dir;
   {
-    auto server = must(PrivatePostgres::start(quick_options(data)));
+    auto server = must(PrivatePostgres::start(made_before(data)));
     auto connection = connect(server.dsn());
     socket_dir = query_text(connection, "SELECT current_setting('unix_socket_directories')");
     EXPECT_EQ(fs::status(socket_dir).permissions(), fs::perms::owner_all);
@@ -74,7 +74,7 @@ TEST(DataDirTest, a_server_that_is_too_old_is_refused) {
 TEST(DataDirTest, a_cluster_of_a_version_that_is_not_installed_is_refused_and_kept) {
   const ScratchDir scratch;
   {
-    const auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+    const auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   }
   const fs::path version = scratch / "data/pgdata/PG_VERSION";
   const std::string before = read_file(version);
@@ -155,7 +155,7 @@ TEST(DataDirTest, a_new_directory_is_never_seen_with_another_mode) {
 TEST(DataDirTest, a_large_log_is_moved_aside) {
   const ScratchDir scratch;
   {
-    const auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+    const auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   }
   write_file(scratch / "data/server.log", std::string(9U << 20U, 'x'));
 

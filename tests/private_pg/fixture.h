@@ -22,6 +22,12 @@ inline PrivatePostgresOptions quick_options(const std::filesystem::path& data_di
   return options;
 }
 
+/// The same, where a server was made and stopped before.
+inline PrivatePostgresOptions made_before(const std::filesystem::path& data_dir) {
+  provide_private_server(data_dir);
+  return quick_options(data_dir);
+}
+
 /// A process that has ended and waits for init to collect it is not alive.
 inline bool alive(pid_t pid) {
   const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");

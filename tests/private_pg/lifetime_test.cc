@@ -25,6 +25,7 @@ TEST(PrivatePostgresTest, starts_from_nothing_on_a_unix_socket_only) {
 
 TEST(PrivatePostgresTest, is_durable_unless_told_otherwise) {
   const ScratchDir scratch;
+  provide_private_server(scratch / "data");
   PrivatePostgresOptions options;
   options.data_dir = scratch / "data";
 
@@ -37,7 +38,7 @@ TEST(PrivatePostgresTest, is_durable_unless_told_otherwise) {
 
 TEST(PrivatePostgresTest, a_clean_stop_leaves_no_process_and_no_pid_file) {
   const ScratchDir scratch;
-  auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+  auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   ASSERT_FALSE(processes_in(scratch.path()).empty());
 
   const auto outcome = must(server.stop());
@@ -52,7 +53,7 @@ TEST(PrivatePostgresTest, a_clean_stop_leaves_no_process_and_no_pid_file) {
 TEST(PrivatePostgresTest, its_destructor_stops_the_server) {
   const ScratchDir scratch;
   {
-    const auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+    const auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   }
   EXPECT_TRUE(eventually([&] { return processes_in(scratch.path()).empty(); }));
 }
@@ -60,7 +61,7 @@ TEST(PrivatePostgresTest, its_destructor_stops_the_server) {
 TEST(PrivatePostgresTest, what_was_written_is_there_after_a_restart) {
   const ScratchDir scratch;
   {
-    auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+    auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
     auto connection = connect(server.dsn());
     must(connection.exec_script("CREATE TABLE kept AS SELECT 'treasure'::text AS what", soon()));
   }
@@ -72,7 +73,7 @@ TEST(PrivatePostgresTest, what_was_written_is_there_after_a_restart) {
 
 TEST(PrivatePostgresTest, a_second_process_shares_the_server_and_the_last_to_leave_stops_it) {
   const ScratchDir scratch;
-  auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+  auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   const pid_t postmaster = server.postmaster_pid();
   OtherUser other{scratch / "data"};
   const auto report = other.ready();
@@ -114,6 +115,7 @@ TEST(PrivatePostgresTest, processes_that_start_at_the_same_moment_get_one_server
 
 TEST(PrivatePostgresTest, a_server_whose_starter_was_killed_goes_on_and_is_adopted) {
   const ScratchDir scratch;
+  provide_private_server(scratch / "data");
   OtherUser starter{scratch / "data"};
   const auto report = starter.ready();
   starter.process().send(SIGKILL);
@@ -129,6 +131,7 @@ TEST(PrivatePostgresTest, a_server_whose_starter_was_killed_goes_on_and_is_adopt
 
 TEST(PrivatePostgresTest, a_durable_commit_survives_the_kill_of_the_postmaster) {
   const ScratchDir scratch;
+  provide_private_server(scratch / "data");
   PrivatePostgresOptions options;
   options.data_dir = scratch / "data";
   auto server = must(PrivatePostgres::start(options));
@@ -151,7 +154,7 @@ TEST(PrivatePostgresTest, a_durable_commit_survives_the_kill_of_the_postmaster) 
 
 TEST(PrivatePostgresTest, a_busy_backend_of_a_killed_postmaster_does_not_block_the_next_server) {
   const ScratchDir scratch;
-  auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+  auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   std::jthread busy{[dsn = server.dsn()] {
     auto connection = connect(dsn);
     (void)connection.exec_script("DO $$ BEGIN LOOP END LOOP; END $$", soon());
@@ -175,7 +178,7 @@ TEST(PrivatePostgresTest, a_busy_backend_of_a_killed_postmaster_does_not_block_t
 TEST(PrivatePostgresTest, a_stale_pid_file_that_names_a_living_stranger_is_not_believed) {
   const ScratchDir scratch;
   {
-    const auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
+    const auto server = must(PrivatePostgres::start(made_before(scratch / "data")));
   }
   // The stranger has the server's own user, so that PostgreSQL alone would refuse to start.
   ChildProcess stranger{{.argv = {"sleep", "600"},
@@ -220,6 +223,7 @@ TEST(PrivatePostgresTest, an_interrupted_initdb_leaves_nothing_half_made) {
 
 TEST(PrivatePostgresTest, the_terminals_interrupt_ends_its_user_and_with_it_the_server) {
   const ScratchDir scratch;
+  provide_private_server(scratch / "data");
   OtherUser user{scratch / "data"};
   (void)user.ready();
 
@@ -232,6 +236,7 @@ TEST(PrivatePostgresTest, the_terminals_interrupt_ends_its_user_and_with_it_the_
 
 TEST(PrivatePostgresTest, the_terminals_interrupt_does_not_reach_a_server_that_others_use) {
   const ScratchDir scratch;
+  provide_private_server(scratch / "data");
   OtherUser starter{scratch / "data"};
   const auto report = starter.ready();
   auto server = must(PrivatePostgres::start(quick_options(scratch / "data")));
@@ -246,7 +251,7 @@ TEST(PrivatePostgresTest, the_terminals_interrupt_does_not_reach_a_server_that_o
 
 TEST(PrivatePostgresTest, a_server_to_be_kept_outlives_its_users_until_it_is_stopped) {
   const ScratchDir scratch;
-  auto options = quick_options(scratch / "data");
+  auto options = made_before(scratch / "data");
   options.keep_running = true;
   pid_t postmaster = 0;
   {

@@ -51,7 +51,7 @@ TEST_F(PrivilegeTest, an_ordinary_user_runs_the_server_as_itself) {
 }
 
 TEST_F(PrivilegeTest, another_user_cannot_reach_the_socket) {
-  auto server = must(PrivatePostgres::start(quick_options(scratch_ / "data")));
+  auto server = must(PrivatePostgres::start(made_before(scratch_ / "data")));
 
   const auto result = run_process({.argv = {"ls", (scratch_ / "data/socket").string()}, .user = "nobody"});
 
@@ -111,7 +111,7 @@ TEST_F(PrivilegeTest, a_socket_directory_that_somebody_else_made_is_never_used) 
   const fs::path data = scratch_ / std::string(100, 'd');
   fs::path socket_dir;
   {
-    auto server = must(PrivatePostgres::start(quick_options(data)));
+    auto server = must(PrivatePostgres::start(made_before(data)));
     auto connection = connect(server.dsn());
     socket_dir = query_text(connection, "SELECT current_setting('unix_socket_directories')");
   }

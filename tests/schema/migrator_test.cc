@@ -554,7 +554,7 @@ TEST(MigratorTest, a_login_without_any_role_is_told_so_by_the_store) {
 }
 
 TEST(MigratorTest, the_owner_of_a_database_needs_no_right_to_make_roles_where_they_exist) {
-  static_cast<void>(TestServer::instance().migrated_template());  // makes the roles
+  static_cast<void>(TestServer::instance().template_for(Template::migrated));  // makes the roles
   const Login login;
   const TestDatabase database{Template::empty};
   auto admin = TestServer::instance().admin();
@@ -578,7 +578,7 @@ TEST(MigratorTest, two_databases_of_one_server_may_be_migrated_at_once_though_ro
   options.data_dir = directory / "data";
   options.database = "postgres";
   options.durable = false;
-  auto server = must(PrivatePostgres::start(options));
+  auto server = start_provided_server(options);
   auto admin = connect(server.dsn());
 
   for (int round = 0; round < 5; ++round) {

@@ -66,8 +66,8 @@ class SqlApiTest : public ::testing::Test {
         " FROM faultline.stale_writes");
   }
 
-  TestDatabase database_;
-  MovableClock clock_{database_.dsn()};
+  TestDatabase database_{Template::clocked};
+  MovableClock clock_{database_};
   pg::Connection sql_ = database_.connect();
 };
 

@@ -23,7 +23,7 @@ const nlohmann::json kJob = {{"kind", "k"}};
 /// A durable PostgreSQL of this test's own, with the schema in it, that can be killed.
 class OwnPostgres {
  public:
-  OwnPostgres() : server_(must(PrivatePostgres::start({.data_dir = scratch_ / "data"}))) {
+  OwnPostgres() : server_(start_provided_server({.data_dir = scratch_ / "data"})) {
     pg::Connection connection = connect(server_.dsn());
     must(schema::migrate(connection, {}, soon()));
   }

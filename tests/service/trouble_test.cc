@@ -141,7 +141,7 @@ class ServiceRestartTest : public ::testing::Test {
 };
 
 TEST_F(ServiceRestartTest, it_starts_without_its_database_and_goes_on_after_a_crash) {
-  auto server = must(PrivatePostgres::start(server_options()));
+  auto server = start_provided_server(server_options());
   const std::string dsn = server.dsn();
   {
     auto connection = connect(dsn);

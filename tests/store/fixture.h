@@ -28,7 +28,7 @@ class StoreTest : public ::testing::Test {
   using ms = std::chrono::milliseconds;
   static constexpr ms kTtl{30'000};  // of the default queue
 
-  StoreTest() : clock_(database_.dsn()), sql_(database_.connect()), store_(open_store()) {}
+  StoreTest() : clock_(database_), sql_(database_.connect()), store_(open_store()) {}
 
   [[nodiscard]] Store open_store(StoreOptions options = {}) {
     options.database = database_.dsn();
@@ -89,7 +89,7 @@ class StoreTest : public ::testing::Test {
   void script(std::string_view text) { must(sql_.exec_script(text, soon())); }
   void advance(std::chrono::microseconds by) { clock_.advance(by); }
 
-  TestDatabase database_;
+  TestDatabase database_{Template::clocked};
   MovableClock clock_;
   pg::Connection sql_;
   Store store_;

@@ -74,16 +74,11 @@ class StandbyTest : public ::testing::Test {
   }
 
   ScratchDir directory_;
-  PrivatePostgres server_ = private_server();
+  PrivatePostgres server_ = start_provided_server({.data_dir = directory_ / "data", .durable = false});
   pg::Connection observer_ = observer();
   std::optional<Store> store_;
 
  private:
-  PrivatePostgres private_server() {
-    auto started = PrivatePostgres::start({.data_dir = directory_ / "data", .durable = false});
-    if (!started) throw std::runtime_error(started.error().message);
-    return std::move(*started);
-  }
   pg::Connection observer() {
     auto opened =
         pg::Connection::open({.dsn = server_.dsn(), .settings = {{"synchronous_commit", "local"}}}, soon());

@@ -8,11 +8,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 
+#include "drills/movable_clock.h"
 #include "schema/migrator.h"
 #include "sql/functions.h"
 #include "sql/migrations.h"
+#include "support/process.h"
 #include "support/scratch.h"
 
 namespace faultline::testing {
@@ -47,18 +50,25 @@ bool database_exists(pg::Connection& admin, const std::string& name) {
 
 void run(pg::Connection& connection, const std::string& sql) { must(connection.exec_script(sql, soon())); }
 
-std::string schema_fingerprint() {
+/// What is in a template, in short.
+std::string fingerprint(Template kind) {
   std::string all;
+  if (kind == Template::clocked) all = drills::MovableClock::kInstall;
   for (const auto& migration : sql::kMigrations)
     all.append(migration.name).append("\n").append(migration.sql);
   for (const auto& function : sql::kFunctions) all.append(function.name).append("\n").append(function.sql);
   return hex_hash(all);
 }
 
-void migrate(const std::string& dsn) {
+std::string template_name(Template kind) { return std::string{kTemplatePrefix} + fingerprint(kind); }
+
+void fill(const std::string& dsn, Template kind) {
   auto connection = connect(dsn);
   must(schema::migrate(connection, schema::MigrateOptions{}, soon()));
+  if (kind == Template::clocked) run(connection, std::string{drills::MovableClock::kInstall});
 }
+
+fs::path provided_server() { return server_directory() += "-provided"; }
 
 }  // namespace
 
@@ -93,14 +103,15 @@ TestServer& TestServer::instance() {
   return server;
 }
 
-const std::string& TestServer::migrated_template() {
+const std::string& TestServer::template_for(Template kind) {
   const std::lock_guard lock{mutex_};
-  if (migrated_template_.empty()) migrated_template_ = make_migrated_template();
-  return migrated_template_;
+  std::string& name = templates_[kind];
+  if (name.empty()) name = kind == Template::empty ? "template0" : make_template(kind);
+  return name;
 }
 
-std::string TestServer::make_migrated_template() const {
-  const std::string name = std::string{kTemplatePrefix} + schema_fingerprint();
+std::string TestServer::make_template(Template kind) const {
+  const std::string name = template_name(kind);
   auto admin_connection = admin();
   if (database_exists(admin_connection, name)) return name;
   // A session lock: it goes with the connection, so a maker that dies does not block the next one.
@@ -110,7 +121,7 @@ std::string TestServer::make_migrated_template() const {
   if (database_exists(admin_connection, draft))
     run(admin_connection, "DROP DATABASE " + draft + " WITH (FORCE)");
   run(admin_connection, "CREATE DATABASE " + draft);
-  migrate(dsn_for(draft));
+  fill(dsn_for(draft), kind);
   // Nobody can connect to it, so copying it never fails for being in use.
   run(admin_connection, "ALTER DATABASE " + draft + " ALLOW_CONNECTIONS false");
   run(admin_connection, "ALTER DATABASE " + draft + " RENAME TO " + name);
@@ -136,13 +147,13 @@ void TestServer::drop_database(const std::string& name) {
 void TestServer::drop_orphaned_databases() {
   constexpr pg::Statement kList{
       "test_list_databases", "SELECT datname::text FROM pg_catalog.pg_database WHERE datname LIKE 'te%\\_%'"};
-  const std::string wanted = std::string{kTemplatePrefix} + schema_fingerprint();
+  const std::set<std::string> wanted{template_name(Template::migrated), template_name(Template::clocked)};
   auto admin_connection = admin();
   const auto found = must(admin_connection.exec(kList, pg::Params{}, soon()));
   for (int row = 0; row < found.rows(); ++row) {
     const auto name = found.get<std::string>(row, 0);
     if (name.starts_with(kTemplatePrefix)) {  // of another schema
-      if (name != wanted) run(admin_connection, "DROP DATABASE IF EXISTS " + name + " WITH (FORCE)");
+      if (!wanted.contains(name)) run(admin_connection, "DROP DATABASE IF EXISTS " + name + " WITH (FORCE)");
       continue;
     }
     pid_t owner = 0;
@@ -152,8 +163,30 @@ void TestServer::drop_orphaned_databases() {
   }
 }
 
-TestDatabase::TestDatabase(Template from)
-    : TestDatabase(from == Template::migrated ? TestServer::instance().migrated_template() : "template0") {}
+void provide_private_server(const fs::path& data_dir) {
+  const fs::path made = provided_server();
+  if (!fs::exists(made)) {
+    const fs::path draft = made.string() + "-" + std::to_string(::getpid());
+    must(must(PrivatePostgres::start({.data_dir = draft, .durable = false})).stop());
+    fs::remove(draft / "server.log");
+    std::error_code somebody_was_first;
+    fs::rename(draft, made, somebody_was_first);
+    if (somebody_was_first) fs::remove_all(draft);
+  }
+  if (data_dir.has_parent_path()) fs::create_directories(data_dir.parent_path());
+  // With its owners: the server's files are its user's.
+  const auto copied = run_process({.argv = {"cp", "--archive", made.string(), data_dir.string()}});
+  if (copied.exit_code != 0) throw std::runtime_error("no copy of a server: " + copied.err);
+}
+
+PrivatePostgres start_provided_server(const PrivatePostgresOptions& options) {
+  provide_private_server(options.data_dir);
+  return must(PrivatePostgres::start(options));
+}
+
+void forget_provided_server() { fs::remove_all(provided_server()); }
+
+TestDatabase::TestDatabase(Template from) : TestDatabase(TestServer::instance().template_for(from)) {}
 
 TestDatabase::TestDatabase(const std::string& source) {
   static std::atomic<int> count{0};

@@ -2,6 +2,7 @@
 
 #include <expected>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,12 @@ T must(std::expected<T, E> result) {
 /// The first column of the first row of a query that returns text.
 [[nodiscard]] std::string query_text(pg::Connection& connection, std::string_view sql);
 
+enum class Template {
+  empty,
+  migrated,
+  clocked,  ///< migrated, and time stands still until a MovableClock moves it
+};
+
 /// The test run's PostgreSQL server, shared by all test processes. Under ctest the fixture keeps it
 /// running for the whole run; a test program that is run by hand starts it, and stops it at its end.
 /// It is not durable, to be fast: a test of durability starts a PrivatePostgres of its own.
@@ -40,9 +47,9 @@ class TestServer {
   [[nodiscard]] pg::Connection admin() const { return connect(dsn_for("postgres")); }
   [[nodiscard]] PrivatePostgres& server() { return server_; }
 
-  /// The name of the database that migrated test databases are copied from, made on first use. Its name
-  /// comes from the migrations, so a server directory of an older checkout cannot serve an old schema.
-  [[nodiscard]] const std::string& migrated_template();
+  /// The name of the database that test databases are copied from, made on first use. Its name comes from
+  /// what is in it, so a server directory of an older checkout cannot serve an old schema.
+  [[nodiscard]] const std::string& template_for(Template kind);
   /// On a connection that this process keeps, since to open one costs as much as a short test.
   void copy_database(const std::string& source, const std::string& name);
   void drop_database(const std::string& name);
@@ -51,18 +58,22 @@ class TestServer {
 
  private:
   TestServer();
-  [[nodiscard]] std::string make_migrated_template() const;
+  [[nodiscard]] std::string make_template(Template kind) const;
 
   PrivatePostgres server_;
   std::mutex mutex_;  // guards all below
   pg::Connection keeper_;
-  std::string migrated_template_;
+  std::map<Template, std::string> templates_;
 };
 
-enum class Template {
-  empty,
-  migrated,
-};
+/// Makes `data_dir` what it is after a private PostgreSQL was started in it for the first time and stopped: a
+/// copy of one that is made once in a test run. For tests of something else than the making, which takes ten
+/// times as long.
+void provide_private_server(const std::filesystem::path& data_dir);
+/// Starts one that was provided in the directory that the options name.
+[[nodiscard]] PrivatePostgres start_provided_server(const PrivatePostgresOptions& options);
+/// Forgets the one that is copied, for the next run to make it anew with its own program.
+void forget_provided_server();
 
 /// A database of this test alone, dropped at the end together with its connections.
 class TestDatabase {

@@ -9,9 +9,11 @@
 namespace {
 
 using faultline::PrivatePostgres;
+using faultline::testing::forget_provided_server;
 using faultline::testing::TestServer;
 
 int start() {
+  forget_provided_server();
   auto options = TestServer::options();
   options.keep_running = true;
   const auto server = PrivatePostgres::start(options);
@@ -25,6 +27,7 @@ int start() {
 }
 
 int stop() {
+  forget_provided_server();
   const auto outcome = PrivatePostgres::stop_server(TestServer::options());
   if (!outcome) {
     std::cerr << outcome.error().describe() << '\n';

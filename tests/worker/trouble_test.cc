@@ -229,7 +229,7 @@ class RestartTest : public ::testing::Test {
  protected:
   using ms = std::chrono::milliseconds;
 
-  RestartTest() : server_(must(PrivatePostgres::start(server_options()))) {
+  RestartTest() : server_(start_provided_server(server_options())) {
     auto connection = connect(server_.dsn());
     must(schema::migrate(connection, schema::MigrateOptions{}, soon()));
     store_.emplace(must(Store::open({.database = server_.dsn()})));

@@ -1,6 +1,7 @@
 // What people see: one job, its history, lists in pages, counts, the evidence. On one bucket and on several.
 
 #include <map>
+#include <memory>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -19,7 +20,11 @@ class ListingTest : public ::testing::TestWithParam<int> {
   using ms = std::chrono::milliseconds;
 
   ListingTest()
-      : sql_(migrated()), clock_(database_.dsn()), store_(must(Store::open({.database = database_.dsn()}))) {}
+      : database_(made_for(GetParam())),
+        sql_(database_.connect()),
+        clock_(database_),
+        store_(must(Store::open({.database = database_.dsn()}))) {}
+  static void TearDownTestSuite() { made_.clear(); }
 
   JobId add(NewJob job = {}) {
     if (job.kind.empty()) job.kind = "k";
@@ -89,17 +94,24 @@ class ListingTest : public ::testing::TestWithParam<int> {
     return jobs;
   }
 
-  TestDatabase database_{Template::empty};
+  TestDatabase database_;
   pg::Connection sql_;
   MovableClock clock_;
   Store store_;
 
  private:
-  pg::Connection migrated() {
-    pg::Connection connection = database_.connect();
-    must(schema::migrate(connection, {.buckets = GetParam()}, soon()));
-    return connection;
+  /// The database to copy, with so many buckets and a clock: migrated once for all cases.
+  static const std::string& made_for(int buckets) {
+    std::unique_ptr<TestDatabase>& made = made_[buckets];
+    if (!made) {
+      made = std::make_unique<TestDatabase>(Template::empty);
+      pg::Connection connection = made->connect();
+      must(schema::migrate(connection, {.buckets = buckets}, soon()));
+      must(connection.exec_script(drills::MovableClock::kInstall, soon()));
+    }
+    return made->name();
   }
+  static inline std::map<int, std::unique_ptr<TestDatabase>> made_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Buckets, ListingTest, ::testing::Values(1, 4), ::testing::PrintToStringParamName());

@@ -34,6 +34,8 @@ endif()
 # Ninja takes the colours out again when nobody looks.
 set(CMAKE_COLOR_DIAGNOSTICS ON)
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
+# gRPC's targets name dozens of libraries that only gRPC itself uses; dpkg's tools look into each one that a program names.
+add_link_options(-Wl,--as-needed)
 # Libraries and programs alike, so that they share precompiled headers.
 # Inline functions are nobody's interface: the shared library must not export copies of the standard library's.
 add_compile_options(-fPIC -fno-semantic-interposition -fvisibility-inlines-hidden)

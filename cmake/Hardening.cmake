@@ -5,7 +5,7 @@ add_compile_options(
   -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
   -fstack-protector-strong
   -fstack-clash-protection)
-add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,--as-needed)
+add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_compile_options(-fcf-protection=full)

@@ -16,6 +16,7 @@
 
 #include "faultline/store.h"
 #include "pg/dsn_parts.h"
+#include "private_pg/binaries.h"
 #include "silent_proxy.h"
 #include "support/database.h"
 #include "support/movable_clock.h"
@@ -242,9 +243,16 @@ class PolyglotTest : public ::testing::Test {
     EXPECT_THAT(result.err, HasSubstr("has ended"));
   }
 
+  /// Debian's psql is a script in Perl that looks for the newest one and starts it; here it stands first.
+  static const std::string& path() {
+    static const std::string path =
+        must(private_pg::find_binaries(std::nullopt)).directory.string() + ":" + std::getenv("PATH");
+    return path;
+  }
   [[nodiscard]] std::vector<std::pair<std::string, std::optional<std::string>>> environment() const {
     return {{"PYTHONPATH", PYTHON_STUBS ":" + example("python") + ":" + example("sql/python")},
             {"PYTHONDONTWRITEBYTECODE", "1"},
+            {"PATH", path()},
             {"NODE_PATH", NODE_DIRECTORY "/node_modules:" NODE_PG_DIRECTORY "/node_modules"},
             {"FAULTLINE_API_KEY", std::nullopt},
             {"TMPDIR", scratch_.path().string()}};

@@ -2,7 +2,10 @@
 // truth, and the database is as if the message had come once. docs/delivery.md has this as a table.
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <ostream>
+#include <regex>
 
 #include "pg/wire_proxy.h"
 #include "store/fixture.h"
@@ -14,13 +17,34 @@ namespace {
 /// A database with a store on a wire that can be troubled (`far`), and one that cannot (`near`).
 class Scene : public StoreTest {
  public:
-  Scene() : proxy(database_.dsn()), far(open_far()) {
-    must(near().set_queue("default", {.backoff_base = ms{0}, .retention = ms{0}, .key_retention = ms{0}}));
-    must(far.now());
-    // The queue is known from here on, and a verb is one message.
-    must(far.set_queue("default", {.paused = false}));
-  }
+  Scene() { begin(); }
   void TestBody() override {}
+
+  /// Everything as at the beginning, but for the time, which goes on. The database stays: to make one takes
+  /// longer than what is tried in it.
+  void begin_again() {
+    far_.reset();
+    proxy_.reset();
+    store_ = open_store();  // one that has claimed looks elsewhere for the next job than one that has not
+    if (!eventually([&] {
+          return number(
+                     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                     "application_name = 'far'") == 0;
+        })) {
+      throw std::runtime_error("a message is still under way");
+    }
+    script(
+        "DELETE FROM faultline.jobs WHERE queue <> ''; DELETE FROM faultline.ledger;"
+        "DELETE FROM faultline.effects; DELETE FROM faultline.idempotency_keys;"
+        "DELETE FROM faultline.stale_writes; DELETE FROM faultline.grants; DELETE FROM faultline.tallies;"
+        "DELETE FROM faultline.queues; INSERT INTO faultline.queues (bucket, name) VALUES (0, 'default');"
+        "DELETE FROM faultline.retention; INSERT INTO faultline.retention (bucket) VALUES (0)");
+    advance(std::chrono::hours{1});
+    lease = {};
+    id = {};
+    n = 0;
+    begin();
+  }
 
   [[nodiscard]] Store& near() { return store_; }
   using StoreTest::advance;
@@ -41,20 +65,20 @@ class Scene : public StoreTest {
     for (const ClaimedJob& job : claim("finisher", 1'000)) EXPECT_TRUE(complete(job.lease).committed());
   }
 
-  /// All that matters, without ids.
+  /// All that matters, without ids, and with times as seconds since the beginning.
   [[nodiscard]] std::string world() {
-    return query_text(sql_, R"sql(
+    const std::string query = R"sql(
       SELECT concat_ws(E'\n',
         (SELECT string_agg(concat_ws(' ', 'job', j.queue, j.state, j.token, j.attempt, j.requeues, j.cancel_reason,
-                                     j.lease_expires_at, j.progress, j.last_error), E'\n' ORDER BY j.id)
+                                     since(j.lease_expires_at), j.progress, j.last_error), E'\n' ORDER BY j.id)
            FROM faultline.jobs j WHERE j.queue <> ''),
         (SELECT string_agg(concat_ws(' ', 'ledger', l.outcome, l.state, l.token, l.requeues, l.worker, l.error,
                                      convert_from(l.result, 'UTF8')), E'\n' ORDER BY l.job_id, l.token)
            FROM faultline.ledger l),
-        (SELECT string_agg(concat_ws(' ', 'effect', e.key, e.token, e.recorded_at, e.forgotten_at,
+        (SELECT string_agg(concat_ws(' ', 'effect', e.key, e.token, since(e.recorded_at), since(e.forgotten_at),
                                      convert_from(e.result, 'UTF8')), E'\n' ORDER BY e.job_id, e.key)
            FROM faultline.effects e),
-        (SELECT string_agg(concat_ws(' ', 'key', k.key, k.expires_at), E'\n' ORDER BY k.key)
+        (SELECT string_agg(concat_ws(' ', 'key', k.key, since(k.expires_at)), E'\n' ORDER BY k.key)
            FROM faultline.idempotency_keys k),
         (SELECT string_agg(concat_ws(' ', 'queue', q.name, q.attempts_max), E'\n' ORDER BY q.name)
            FROM faultline.queues q),
@@ -63,20 +87,35 @@ class Scene : public StoreTest {
            FROM (SELECT queue, sum(available) AS available, sum(running) AS running, sum(held) AS held,
                         sum(dead) AS dead, sum(succeeded) AS succeeded, sum(cancelled) AS cancelled
                    FROM faultline.tallies GROUP BY queue) AS t))
-      )sql");
+      )sql";
+    const std::regex since{R"(since\(([a-z_.]+)\))"};
+    return query_text(sql_, std::regex_replace(query, since, "(extract(epoch FROM $1) - " + began_ + ")"));
   }
   [[nodiscard]] std::int64_t evidence() { return number("SELECT count(*) FROM faultline.stale_writes"); }
   [[nodiscard]] std::vector<std::string> broken() { return broken_invariants(sql_); }
 
-  WireProxy proxy;
-  Store far;
+  [[nodiscard]] WireProxy& proxy() { return *proxy_; }
+  [[nodiscard]] Store& far() { return *far_; }
   // What `arrange` left for the call.
   Lease lease;
   JobId id;
   int n = 0;
 
  private:
-  Store open_far() { return must(Store::open({.database = proxy.dsn(), .connections_max = 1})); }
+  void begin() {
+    began_ = query_text(sql_, "SELECT extract(epoch FROM faultline.clock())::text");
+    must(near().set_queue("default", {.backoff_base = ms{0}, .retention = ms{0}, .key_retention = ms{0}}));
+    proxy_.emplace(database_.dsn());
+    far_.emplace(
+        must(Store::open({.database = proxy_->dsn(), .application_name = "far", .connections_max = 1})));
+    must(far().now());
+    // The queue is known from here on, and a verb is one message.
+    must(far().set_queue("default", {.paused = false}));
+  }
+
+  std::string began_;
+  std::optional<WireProxy> proxy_;
+  std::optional<Store> far_;
 };
 
 struct Verb {
@@ -117,7 +156,7 @@ Verb settling(std::string name, Outcome outcome) {
           .call =
               [outcome](Scene& scene) {
                 const Settlement settlement{.lease = scene.lease, .outcome = outcome};
-                return said(must(scene.far.settle({&settlement, 1})).at(0));
+                return said(must(scene.far().settle({&settlement, 1})).at(0));
               },
           .goes_on = [](Scene& scene) { scene.finish_all(); }};
 }
@@ -153,7 +192,7 @@ std::vector<Verb> verbs() {
            [](Scene& scene) {
              std::string told;
              for (const Submission& each :
-                  must(scene.far.enqueue(std::vector<NewJob>(3, NewJob{.kind = "k"}))))
+                  must(scene.far().enqueue(std::vector<NewJob>(3, NewJob{.kind = "k"}))))
                told += std::to_string(static_cast<int>(each.status));
              return told;
            },
@@ -163,7 +202,7 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              return std::to_string(
-                 must(scene.far.enqueue(std::vector<NewJob>(1'500, NewJob{.kind = "k"}))).size());
+                 must(scene.far().enqueue(std::vector<NewJob>(1'500, NewJob{.kind = "k"}))).size());
            },
        .goes_on =
            [](Scene& scene) {
@@ -176,7 +215,7 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              const NewJob job{.kind = "k", .idempotency_key = "key " + std::to_string(scene.n)};
-             return std::to_string(static_cast<int>(must(scene.far.enqueue(job)).status));
+             return std::to_string(static_cast<int>(must(scene.far().enqueue(job)).status));
            },
        .goes_on = finish},
       settling("complete", Outcome::success("r")),
@@ -188,34 +227,34 @@ std::vector<Verb> verbs() {
       sign_of_life("heartbeat",
                    [](Scene& scene) {
                      return std::to_string(
-                         static_cast<int>(must(scene.far.heartbeat({&scene.lease, 1})).at(0).status));
+                         static_cast<int>(must(scene.far().heartbeat({&scene.lease, 1})).at(0).status));
                    }),
       leased("extend",
              [](Scene& scene) {
-               const auto beats = must(scene.far.heartbeat({&scene.lease, 1}, milliseconds{90'000}));
+               const auto beats = must(scene.far().heartbeat({&scene.lease, 1}, milliseconds{90'000}));
                return std::to_string(static_cast<int>(beats.at(0).status));
              }),
       sign_of_life("progress",
                    [](Scene& scene) {
                      const ProgressReport report{.lease = scene.lease, .fraction = 0.5};
-                     return said(must(scene.far.progress({&report, 1})).at(0));
+                     return said(must(scene.far().progress({&report, 1})).at(0));
                    }),
-      leased("check", [](Scene& scene) { return said(must(scene.far.check({&scene.lease, 1})).at(0)); }),
+      leased("check", [](Scene& scene) { return said(must(scene.far().check({&scene.lease, 1})).at(0)); }),
       leased("begin_an_effect",
              [](Scene& scene) {
                const EffectKey key = effect_of(scene);
-               return said(must(scene.far.begin_effects({&key, 1})).at(0));
+               return said(must(scene.far().begin_effects({&key, 1})).at(0));
              }),
       leased("record_an_effect",
              [](Scene& scene) {
                const EffectResult result{.lease = scene.lease, .key = "charge", .result = "receipt"};
-               return said(must(scene.far.record_effects({&result, 1})).at(0));
+               return said(must(scene.far().record_effects({&result, 1})).at(0));
              }),
       leased("forget_an_effect",
              [](Scene& scene) {
                const EffectKey key = effect_of(scene);
                must(scene.near().begin_effects({&key, 1}));
-               return said(must(scene.far.forget_effects({&key, 1})).at(0));
+               return said(must(scene.far().forget_effects({&key, 1})).at(0));
              }),
       {.name = "forget_an_effect_that_is_announced_anew",
        .arrange = claimed,
@@ -223,7 +262,7 @@ std::vector<Verb> verbs() {
            [](Scene& scene) {
              const EffectKey key = effect_of(scene);
              must(scene.near().begin_effects({&key, 1}));
-             return said(must(scene.far.forget_effects({&key, 1})).at(0));
+             return said(must(scene.far().forget_effects({&key, 1})).at(0));
            },
        .goes_on =
            [](Scene& scene) {
@@ -235,7 +274,7 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              const EffectKey key = effect_of(scene);
-             return said(must(scene.far.begin_effects({&key, 1})).at(0));
+             return said(must(scene.far().begin_effects({&key, 1})).at(0));
            },
        .goes_on =
            [](Scene& scene) {
@@ -246,7 +285,7 @@ std::vector<Verb> verbs() {
        .arrange = [](Scene& scene) { scene.id = scene.enqueue(); },
        .call =
            [](Scene& scene) {
-             return std::string{to_string(must(scene.far.cancel({&scene.id, 1}, "operator", "why")).at(0))};
+             return std::string{to_string(must(scene.far().cancel({&scene.id, 1}, "operator", "why")).at(0))};
            },
        .goes_on = [](Scene& scene) { EXPECT_EQ(scene.requeue(scene.id), RequeueStatus::requeued); }},
       {.name = "cancel_a_running_job",
@@ -257,7 +296,7 @@ std::vector<Verb> verbs() {
            },
        .call =
            [](Scene& scene) {
-             return std::string{to_string(must(scene.far.cancel({&scene.id, 1}, "operator", "why")).at(0))};
+             return std::string{to_string(must(scene.far().cancel({&scene.id, 1}, "operator", "why")).at(0))};
            },
        .goes_on =
            [](Scene& scene) {
@@ -269,7 +308,7 @@ std::vector<Verb> verbs() {
        .arrange = dead,
        .call =
            [](Scene& scene) {
-             return std::string{to_string(must(scene.far.requeue({&scene.id, 1}, "operator")).at(0))};
+             return std::string{to_string(must(scene.far().requeue({&scene.id, 1}, "operator")).at(0))};
            },
        .goes_on = finish},
       {.name = "requeue_a_finished_job",
@@ -281,21 +320,21 @@ std::vector<Verb> verbs() {
            },
        .call =
            [](Scene& scene) {
-             return std::string{to_string(must(scene.far.requeue({&scene.id, 1}, "operator")).at(0))};
+             return std::string{to_string(must(scene.far().requeue({&scene.id, 1}, "operator")).at(0))};
            },
        .goes_on = finish},
       {.name = "purge",
        .arrange = dead,
        .call =
            [](Scene& scene) {
-             return std::string{to_string(must(scene.far.purge_dead({&scene.id, 1}, "operator")).at(0))};
+             return std::string{to_string(must(scene.far().purge_dead({&scene.id, 1}, "operator")).at(0))};
            },
        .goes_on = nothing},
       {.name = "set_a_queue",
        .arrange = nothing,
        .call =
            [](Scene& scene) {
-             must(scene.far.set_queue("default", {.attempts_max = 7}));
+             must(scene.far().set_queue("default", {.attempts_max = 7}));
              return std::string{"done"};
            },
        .goes_on = nothing},
@@ -308,7 +347,7 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              // The leases that were lost with the first answer are in nobody's report, and in the ledger.
-             must(scene.far.expire_leases());
+             must(scene.far().expire_leases());
              return std::string{"done"};
            },
        .goes_on = finish},
@@ -321,7 +360,7 @@ std::vector<Verb> verbs() {
            },
        .call =
            [](Scene& scene) {
-             must(scene.far.prune());
+             must(scene.far().prune());
              return std::string{"done"};
            },
        .goes_on = nothing},
@@ -329,7 +368,7 @@ std::vector<Verb> verbs() {
        .arrange = nothing,
        .call =
            [](Scene& scene) {
-             must(scene.far.fold_counts());
+             must(scene.far().fold_counts());
              return std::string{"done"};
            },
        .goes_on = nothing},
@@ -339,6 +378,15 @@ std::vector<Verb> verbs() {
 
 class SentAgainTest : public ::testing::TestWithParam<Verb> {
  protected:
+  static void TearDownTestSuite() { scene_.reset(); }
+  /// The one scene of all cases, as at its beginning.
+  static Scene& new_scene() {
+    if (scene_)
+      scene_->begin_again();
+    else
+      scene_ = std::make_unique<Scene>();
+    return *scene_;
+  }
   /// A scene in which the verb was called once already, so that its statement is prepared, and is about to be
   /// called again.
   void prepare(Scene& scene) {
@@ -346,10 +394,13 @@ class SentAgainTest : public ::testing::TestWithParam<Verb> {
     GetParam().call(scene);
     GetParam().arrange(scene);
   }
+
+ private:
+  static inline std::unique_ptr<Scene> scene_;
 };
 
 TEST_P(SentAgainTest, it_is_done_once_and_the_answer_is_true_whatever_is_lost_late_or_doubled) {
-  Scene undisturbed;
+  Scene& undisturbed = new_scene();
   prepare(undisturbed);
   const std::string answer = GetParam().call(undisturbed);
   const std::string world = undisturbed.world();
@@ -362,15 +413,16 @@ TEST_P(SentAgainTest, it_is_done_once_and_the_answer_is_true_whatever_is_lost_la
       {"delivered after it was sent again", [](WireProxy& proxy) { proxy.hold_unit(); }}};
   for (const auto& [name, trouble] : troubles) {
     SCOPED_TRACE(name);
-    Scene scene;
+    Scene& scene = new_scene();
     prepare(scene);
-    trouble(scene.proxy);
+    trouble(scene.proxy());
 
     EXPECT_EQ(GetParam().call(scene), answer);
 
-    EXPECT_TRUE(scene.proxy.cuts() == 1 || eventually([&] { return scene.proxy.second_deliveries() == 1; }));
+    EXPECT_TRUE(scene.proxy().cuts() == 1 ||
+                eventually([&] { return scene.proxy().second_deliveries() == 1; }));
     EXPECT_EQ(scene.world(), world);
-    scene.proxy.deliver_held();
+    scene.proxy().deliver_held();
     EXPECT_EQ(scene.world(), world);
     EXPECT_EQ(scene.evidence(), 0);
     EXPECT_THAT(scene.broken(), ::testing::IsEmpty());
@@ -378,15 +430,15 @@ TEST_P(SentAgainTest, it_is_done_once_and_the_answer_is_true_whatever_is_lost_la
 }
 
 TEST_P(SentAgainTest, a_message_that_comes_when_all_is_over_changes_nothing) {
-  Scene scene;
+  Scene& scene = new_scene();
   prepare(scene);
-  scene.proxy.hold_unit();
+  scene.proxy().hold_unit();
   GetParam().call(scene);
-  ASSERT_EQ(scene.proxy.cuts(), 1);
+  ASSERT_EQ(scene.proxy().cuts(), 1);
   GetParam().goes_on(scene);
   const std::string world = scene.world();
 
-  scene.proxy.deliver_held();
+  scene.proxy().deliver_held();
 
   EXPECT_EQ(scene.world(), world);
   EXPECT_EQ(scene.evidence(), GetParam().late_evidence);
@@ -403,7 +455,7 @@ class ClaimSentAgainTest : public ::testing::Test {
  protected:
   ClaimSentAgainTest() {
     for (int i = 0; i < 3; ++i) scene_.enqueue();
-    must(scene_.far.claim({.worker = "warm up"}));
+    must(scene_.far().claim({.worker = "warm up"}));
   }
 
   /// Nobody holds a job twice, and all jobs end.
@@ -421,8 +473,8 @@ class ClaimSentAgainTest : public ::testing::Test {
 };
 
 TEST_F(ClaimSentAgainTest, cut_off_after_its_commit_or_late_or_twice_it_leaves_leases_that_run_out) {
-  scene_.proxy.cut_after('S');
-  const auto claimed = must(scene_.far.claim({.worker = "A"}));
+  scene_.proxy().cut_after('S');
+  const auto claimed = must(scene_.far().claim({.worker = "A"}));
 
   ASSERT_EQ(claimed.size(), 1U);
   EXPECT_EQ(must(scene_.near().counts("default")).at(0).running, 3);
@@ -430,9 +482,9 @@ TEST_F(ClaimSentAgainTest, cut_off_after_its_commit_or_late_or_twice_it_leaves_l
 }
 
 TEST_F(ClaimSentAgainTest, delivered_after_it_was_sent_again_it_takes_a_job_that_nobody_knows_of) {
-  scene_.proxy.hold_unit();
-  const auto claimed = must(scene_.far.claim({.worker = "A"}));
-  scene_.proxy.deliver_held();
+  scene_.proxy().hold_unit();
+  const auto claimed = must(scene_.far().claim({.worker = "A"}));
+  scene_.proxy().deliver_held();
 
   ASSERT_EQ(claimed.size(), 1U);
   EXPECT_EQ(must(scene_.near().counts("default")).at(0).running, 3);
@@ -440,9 +492,9 @@ TEST_F(ClaimSentAgainTest, delivered_after_it_was_sent_again_it_takes_a_job_that
 }
 
 TEST_F(ClaimSentAgainTest, delivered_twice_under_one_lease_id_both_are_watched) {
-  scene_.proxy.deliver_twice();
-  const auto claimed = must(scene_.far.claim({.worker = "A"}));
-  EXPECT_TRUE(eventually([&] { return scene_.proxy.second_deliveries() == 1; }));
+  scene_.proxy().deliver_twice();
+  const auto claimed = must(scene_.far().claim({.worker = "A"}));
+  EXPECT_TRUE(eventually([&] { return scene_.proxy().second_deliveries() == 1; }));
 
   ASSERT_EQ(claimed.size(), 1U);
   EXPECT_EQ(must(scene_.near().counts("default")).at(0).running, 3);

@@ -59,18 +59,19 @@ BEGIN
            array_dims(in_keys), array_dims(in_fingerprints)]) THEN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
-    SELECT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue), min(p.problem),
-           array_agg(p.known) FILTER (WHERE p.known IS NOT NULL)
-      INTO is_queue, problem, known
-      FROM (SELECT coalesce(faultline.id_problem(n.id, in_bucket), faultline.job_problem(
-                       in_kinds[n.i], in_payloads[n.i], bytes_max, in_priorities[n.i])) AS problem, j.id AS known
-              FROM unnest(in_ids) WITH ORDINALITY AS n(id, i)
-              LEFT JOIN LATERAL (
-                   SELECT t.id FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id = n.id LIMIT 1) AS j ON true) AS p;
+    SELECT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue),
+           ARRAY(SELECT t.id FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id = ANY (in_ids))
+      INTO is_queue, known;
     IF NOT is_queue THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
             USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
     END IF;
+    -- Expressions, not a statement: for one job they take a tenth of its time, for many no more than it.
+    FOR i IN 1 .. cardinality(in_ids) LOOP
+        problem := coalesce(faultline.id_problem(in_ids[i], in_bucket), faultline.job_problem(
+            in_kinds[i], in_payloads[i], bytes_max, in_priorities[i]));
+        EXIT WHEN problem IS NOT NULL;
+    END LOOP;
     IF problem IS NULL AND num_nonnulls(in_run_ats, in_delays_ms, in_attempts_max, in_lease_ttls_ms, in_run_max_ms,
            in_backoff_base_ms, in_backoff_max_ms, in_tags, in_traceparents, in_keys) > 0 THEN
         SELECT p.problem INTO problem
@@ -148,7 +149,7 @@ BEGIN
              WHERE n.key IS NULL OR k.job_id = n.id);
     END IF;
 
-    IF known IS NOT NULL THEN
+    IF cardinality(known) > 0 THEN
         mine := ARRAY(SELECT n.id FROM unnest(coalesce(mine, in_ids)) AS n(id) WHERE n.id <> ALL (known));
     END IF;
     INSERT INTO faultline.jobs (

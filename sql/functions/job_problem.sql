@@ -1,7 +1,7 @@
 -- What is wrong with a new job, in words for its producer, or NULL; options_problem says it of its options.
 --
--- One expression in SQL, which becomes part of the statement that asks: a call for each job would take longer than the
--- whole check. So it holds no sub-select, and names each parameter that is dear to compute once.
+-- One expression in SQL, which becomes part of the expression that asks: a call would take longer than the check. So it
+-- holds no sub-select, and names each parameter that is dear to compute once.
 CREATE OR REPLACE FUNCTION faultline.job_problem(kind text, payload bytea, payload_bytes_max integer, priority smallint)
 RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     AS $$

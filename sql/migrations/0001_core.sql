@@ -133,14 +133,11 @@ CREATE TABLE faultline.jobs (
     progress         double precision,
     progress_note    text,
     PRIMARY KEY (bucket, id),
-    -- The functions check ranges. This is the protocol itself: a job has a lease while it runs and at no other time, and one
-    -- without a token left can never be claimed again, so it must not pretend to wait. It is one short expression, because every
-    -- statement that writes to jobs reads it anew.
+    -- The functions check ranges. This is the protocol itself: a job has a lease while it runs and at no other time. The audit
+    -- looks at more than that; here it is one short expression, because every statement that writes to jobs reads it anew,
+    -- and one of four lines took a third of the time that it takes to add a job.
     CONSTRAINT running_has_a_lease_and_nothing_else_has CHECK (
-        CASE WHEN state = 'running' THEN num_nulls(lease_id, lease_expires_at, worker, claimed_at) = 0 AND token > 0
-             ELSE num_nonnulls(lease_id, lease_expires_at, worker, claimed_at) = 0 AND state <= 'dead'
-                  AND (state <> 'available' OR token < 9223372036854775807)
-        END)
+        num_nonnulls(lease_id, lease_expires_at, worker, claimed_at) = CASE state WHEN 'running' THEN 4 ELSE 0 END)
 )
 -- Three fifths of each page are left free. A claim makes the row half as large again, and its new version is
 -- to stay on the page and so to write to no index (a heap-only update); a heartbeat's, too, once the version

@@ -1,5 +1,6 @@
--- Running jobs that lack a part of their lease, and waiting ones that still have one. A CHECK of the table says the
--- same; this sees it where the constraint was taken away, or came in NOT VALID with a restored dump.
+-- Running jobs that lack a part of their lease, and waiting ones that still have one. A CHECK of the table says that,
+-- too; this sees it where the constraint was taken away, or came in NOT VALID with a restored dump. And running jobs
+-- without a token, finished ones that are still here, and such as pretend to wait with no token left for a claim.
 --
 -- Costs one walk over the live jobs.
 --
@@ -15,6 +16,7 @@ WITH wrong AS MATERIALIZED (
                      OR j.token <= 0
                 ELSE j.lease_id IS NOT NULL OR j.lease_expires_at IS NOT NULL OR j.worker IS NOT NULL
                      OR j.claimed_at IS NOT NULL OR j.state NOT IN ('available', 'held', 'dead')
+                     OR (j.state = 'available' AND j.token = 9223372036854775807)
            END
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

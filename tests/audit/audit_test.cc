@@ -338,6 +338,11 @@ TEST_F(BrokenTest, a_waiting_job_with_a_lease) {
                 "running_has_a_lease", waiting_.to_string(), "it is available");
 }
 
+TEST_F(BrokenTest, a_waiting_job_without_a_token_left) {
+  expect_broken("UPDATE faultline.jobs SET token = 9223372036854775807" + where_id(waiting_),
+                "running_has_a_lease", waiting_.to_string(), "it is available");
+}
+
 TEST_F(BrokenTest, a_lease_that_nobody_watches) {
   expect_broken("DELETE FROM faultline.grants WHERE lease_id = '" + running_.lease_id.to_string() + "'",
                 "lease_is_watched", running_.job.to_string(), "w-running");

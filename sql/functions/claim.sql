@@ -18,6 +18,7 @@ DECLARE
     places integer;
     first  integer;
     known  boolean := false;
+    more   boolean := false;
     one    record;
 BEGIN
     -- The count of running jobs must be the newest one, not that of the transaction's beginning.
@@ -35,6 +36,7 @@ BEGIN
                 array_fill(uuid '00000000-0000-0000-0000-000000000000', ARRAY[10]), false, false, NULL) AS c
         LOOP
             known := true;
+            more := one.more;
             CONTINUE WHEN one.id IS NULL;
             max := max - 1;
             RETURN QUERY SELECT
@@ -44,7 +46,7 @@ BEGIN
                 one.delivery::text, one.requeues, one.tags, one.traceparent
               FROM (SELECT CASE one.encoding WHEN 'json' THEN faultline.json_or_null(one.payload) END AS shown) AS p;
         END LOOP;
-        EXIT WHEN max < 1;
+        EXIT WHEN max < 1 OR more;
     END LOOP;
     IF NOT known THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(queue)

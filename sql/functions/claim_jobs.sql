@@ -25,12 +25,15 @@
 -- A job counts as begun, unless its worker says by itself when it begins. in_ahead: the jobs of this claim may wait there.
 -- in_suspects_max, where given: at most so many of them are suspects, and the worker puts on record that it begins one of
 -- these, or a job that must not run twice, before it does. So a claim whose answer is lost costs no such job its life.
+--
+-- A claim brings 16 MiB of payloads, or one job: all of them are in the memory of the server at once, and in the caller's.
+-- `more` says that it ended there, and that the next one finds others.
 CREATE OR REPLACE FUNCTION faultline.claim_jobs(
     in_bucket smallint, in_queue text, in_worker text, in_lease_id uuid, in_limit bigint,
     in_priorities smallint[], in_since timestamptz[], in_since_ids uuid[], in_wait boolean, in_ahead boolean,
     in_suspects_max bigint)
 RETURNS TABLE (
-    paused boolean, busy boolean, id uuid, lease_expires_at timestamptz, token bigint, attempt integer,
+    paused boolean, busy boolean, more boolean, id uuid, lease_expires_at timestamptz, token bigint, attempt integer,
     attempts_max integer, priority smallint, run_at timestamptz, created_at timestamptz, lease_ttl_ms integer,
     run_max_ms bigint, requeues integer, encoding faultline.encoding, delivery faultline.delivery, kind text,
     payload bytea, tags text[], traceparent text, suspect boolean)
@@ -41,10 +44,13 @@ DECLARE
     place     record;
     time_now  timestamptz := faultline.clock_now();
     jobs_max  bigint := in_limit;
+    bytes_max bigint := 16777216;
     ids       uuid[];
     ttls      integer[];
     delayed   uuid[];
     suspects  boolean[];
+    sizes     bigint[];
+    bytes     bigint;
     later     bigint := 0;
     ends      timestamptz[];
     first_end timestamptz;
@@ -72,6 +78,7 @@ BEGIN
             IF NOT FOUND THEN
                 paused := false;
                 busy := true;
+                more := false;
                 RETURN NEXT;
                 RETURN;
             END IF;
@@ -93,13 +100,14 @@ BEGIN
 
     IF NOT place.paused AND jobs_max > 0 THEN
         SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.id) FILTER (WHERE due.delayed),
-               array_agg(due.suspect)
-          INTO ids, ttls, delayed, suspects
-          FROM (SELECT found.id, found.delayed, found.suspect,
+               array_agg(due.suspect), array_agg(due.size), sum(due.size)
+          INTO ids, ttls, delayed, suspects, sizes, bytes
+          FROM (SELECT found.id, found.delayed, found.suspect, found.size,
                        least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
                   FROM unnest(in_priorities) WITH ORDINALITY AS look(priority, nr)
                  CROSS JOIN LATERAL (
-                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed, j.suspect
+                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed, j.suspect,
+                              octet_length(j.payload)::bigint AS size
                          FROM faultline.jobs j
                         WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
                           AND j.priority >= 0 AND (j.run_at, j.id) > (in_since[look.nr], in_since_ids[look.nr])
@@ -110,13 +118,16 @@ BEGIN
                           FOR UPDATE SKIP LOCKED) AS found
                  LIMIT jobs_max) AS due;
     END IF;
-    IF true = ANY (suspects) AND in_suspects_max IS NOT NULL THEN
-        -- The others are left for the next claim: they are few, and were locked for a moment.
+    more := coalesce(bytes > bytes_max AND cardinality(ids) > 1, false);
+    IF more OR true = ANY (suspects) AND in_suspects_max IS NOT NULL THEN
+        -- The others are left for the next claim: they were locked for a moment.
         SELECT array_agg(d.id), array_agg(d.ttl_ms), array_agg(d.id) FILTER (WHERE d.id = ANY (delayed))
           INTO ids, ttls, delayed
-          FROM (SELECT f.*, count(*) FILTER (WHERE f.suspect) OVER (ORDER BY f.nr) AS suspects
-                  FROM unnest(ids, ttls, suspects) WITH ORDINALITY AS f(id, ttl_ms, suspect, nr)) AS d
-         WHERE NOT d.suspect OR d.suspects <= in_suspects_max;
+          FROM (SELECT f.*, count(*) FILTER (WHERE f.suspect) OVER (ORDER BY f.nr) AS suspects,
+                       sum(f.size) OVER (ORDER BY f.nr) AS bytes
+                  FROM unnest(ids, ttls, suspects, sizes) WITH ORDINALITY AS f(id, ttl_ms, suspect, size, nr)) AS d
+         WHERE (NOT d.suspect OR in_suspects_max IS NULL OR d.suspects <= in_suspects_max)
+           AND (d.bytes <= bytes_max OR d.nr = 1);
     END IF;
     IF ids IS NULL THEN
         paused := place.paused;
@@ -147,7 +158,7 @@ BEGIN
       -- That each has a number says nothing about jobs and much to the planner: that few rows come from here, each to be
       -- looked up by its key.
      WHERE j.bucket = in_bucket AND j.id = due.id AND due.nr > 0 AND due.nr <= 1000
-    RETURNING false, false, j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, place.attempts_max),
+    RETURNING false, false, more, j.id, j.lease_expires_at, j.token, j.attempt, coalesce(j.attempts_max, place.attempts_max),
               j.priority, j.run_at, j.created_at, j.granted_ttl_ms, j.run_max_ms, j.requeues, j.encoding, j.delivery,
               j.kind, j.payload, j.tags, j.traceparent, j.suspect;
     -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.

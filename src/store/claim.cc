@@ -58,14 +58,17 @@ Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step
   };
   const std::span claimed = std::span{jobs}.subspan(first_job);
   if (!std::ranges::is_sorted(claimed, {}, place)) std::ranges::sort(claimed, {}, place);
-  const bool full = jobs.size() - first_job == step.limit;
+  // A claim is bounded in bytes, too, and so are the claims of one call together.
+  const bool more = result.get<bool>(0, column_of(result, "more"));
+  const bool full = more || jobs.size() - first_job == step.limit;
   const bool again = cursor_.found(request.queue, step.bucket, step.scan, jobs, first_job, full, step.begun,
                                    ClaimCursor::Clock::now());
+  if (more) return Next::enough;
   return again ? Next::look_again : Next::done;
 }
 
-Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& request,
-                                  std::vector<ClaimedJob>& jobs, Deadline deadline) {
+Expected<Claims::Next> Claims::claim_from(std::int16_t bucket, const ClaimRequest& request,
+                                          std::vector<ClaimedJob>& jobs, Deadline deadline) {
   for (;;) {
     pg::Unit unit;
     const Step step = add_step(request, bucket, request.limit - jobs.size(), /*wait=*/true, unit);
@@ -77,12 +80,11 @@ Expected<void> Claims::claim_from(std::int16_t bucket, const ClaimRequest& reque
       // What a lost answer granted is nobody's until its leases run out; the next step claims other jobs.
       if (code == pg::Errc::outcome_unknown && Deadline::clock::now() < deadline) continue;
       // Somebody keeps the turn at a queue with a cap for himself: there is nothing to claim for now.
-      if (code == pg::Errc::lock_not_available) return {};
+      if (code == pg::Errc::lock_not_available) return Next::done;
       return std::unexpected(translate(results.error()));
     }
     auto next = read_step(request, step, results->back(), jobs);
-    if (!next) return std::unexpected(std::move(next.error()));
-    if (*next == Next::done || jobs.size() == request.limit) return {};
+    if (!next || *next != Next::look_again || jobs.size() == request.limit) return next;
   }
 }
 
@@ -93,10 +95,12 @@ Expected<void> Claims::claim_from_buckets(const ClaimRequest& request, std::vect
   for (int i = 0; i < backend_.buckets() && jobs.size() < request.limit; ++i) {
     const auto bucket = static_cast<std::int16_t>((first + static_cast<unsigned>(i)) %
                                                   static_cast<unsigned>(backend_.buckets()));
-    if (auto claimed = claim_from(bucket, request, jobs, deadline); !claimed) {
+    const auto claimed = claim_from(bucket, request, jobs, deadline);
+    if (claimed == Next::enough) return {};
+    if (!claimed) {
       // What other buckets gave is in hand and leased: it must reach the worker.
       if (!jobs.empty()) return {};
-      return claimed;
+      return std::unexpected(claimed.error());
     }
   }
   return {};

@@ -29,7 +29,8 @@ class Claims {
   /// next one did. `wait`: for the turn at a queue with a cap, if somebody else has it.
   [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, bool wait,
                               pg::Unit& unit);
-  enum class Next { done, look_again };
+  /// `enough`: more is due, but a call brings no more bytes than that.
+  enum class Next { done, look_again, enough };
   /// Reads the claim's result, the last of the unit's, and appends its jobs.
   [[nodiscard]] Expected<Next> read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs);
@@ -38,7 +39,7 @@ class Claims {
                                                   Deadline deadline);
 
  private:
-  [[nodiscard]] Expected<void> claim_from(std::int16_t bucket, const ClaimRequest& request,
+  [[nodiscard]] Expected<Next> claim_from(std::int16_t bucket, const ClaimRequest& request,
                                           std::vector<ClaimedJob>& jobs, Deadline deadline);
 
   Backend& backend_;

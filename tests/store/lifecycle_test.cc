@@ -61,6 +61,50 @@ TEST_F(LifecycleTest, a_claim_gives_at_most_its_limit_and_takes_urgent_jobs_firs
   EXPECT_EQ(claim_one("A").lease.job, late);
 }
 
+TEST_F(LifecycleTest, a_claim_brings_16_mib_of_payloads_at_most_and_the_next_ones_the_rest) {
+  const auto ids = enqueue_many(20, {.payload = std::string(1'048'576, 'x'), .encoding = Encoding::bytes});
+  const JobId small = enqueue();
+
+  std::vector<std::size_t> sizes;
+  std::vector<JobId> found;
+  for (int i = 0; i < 3; ++i) {
+    const auto jobs = claim("A", 100);
+    sizes.push_back(jobs.size());
+    for (const ClaimedJob& each : jobs) found.push_back(each.lease.job);
+  }
+
+  EXPECT_THAT(sizes, ::testing::ElementsAre(16, 5, 0));
+  EXPECT_THAT(found, ::testing::UnorderedElementsAreArray([&] {
+                auto all = ids;
+                all.push_back(small);
+                return all;
+              }()));
+  EXPECT_EQ(counts().running, 21);
+}
+
+TEST_F(LifecycleTest, a_job_that_is_larger_than_a_claim_comes_alone) {
+  Store store = open_store({.payload_bytes_max = 20'000'000});
+  const NewJob large{.kind = "test", .payload = std::string(17'000'000, 'x'), .encoding = Encoding::bytes};
+  must(store.enqueue(std::vector<NewJob>{large, {.kind = "test"}, large}));
+
+  std::vector<std::size_t> sizes;
+  for (int i = 0; i < 4; ++i) sizes.push_back(must(store.claim({.worker = "A", .limit = 100})).size());
+
+  EXPECT_THAT(sizes, ::testing::ElementsAre(1, 1, 1, 0));
+}
+
+TEST_F(LifecycleTest, an_exchange_brings_no_more_bytes_than_a_claim) {
+  enqueue_many(1);
+  const auto first = claim("A");
+  enqueue_many(20, {.payload = std::string(1'048'576, 'x'), .encoding = Encoding::bytes});
+  const Settlement settlement{.lease = first.front().lease};
+
+  const auto done = must(store_.exchange({&settlement, 1}, {.worker = "A", .limit = 100}));
+
+  EXPECT_TRUE(done.verdicts.at(0).committed());
+  EXPECT_EQ(done.claimed.size(), 16U);
+}
+
 TEST_F(LifecycleTest, a_scheduled_job_runs_when_its_time_has_come_and_not_before) {
   const JobId id = enqueue({.delay = ms{5'000}});
   EXPECT_EQ(job(id).state, JobState::scheduled);

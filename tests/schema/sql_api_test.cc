@@ -267,6 +267,36 @@ TEST_F(SqlApiTest, every_write_under_a_lost_lease_is_refused_and_the_evidence_na
   EXPECT_EQ(ask("SELECT concat_ws(' ', token, worker) FROM faultline.jobs WHERE state = 'running'"), "2 B");
 }
 
+TEST_F(SqlApiTest, a_transaction_that_looks_at_the_past_cannot_write_under_a_lost_lease) {
+  // In its snapshot the lease is good, and it stays so for as long as the transaction lasts.
+  enqueue();
+  const std::string lease = claim("A");
+  std::vector<std::pair<std::string, pg::Connection>> late;
+  for (const std::string call :
+       {"heartbeat(@)", "complete(@)", "fail(@, 'e')", "bury(@, 'e')", "snooze(@, '1 s')", "release(@)",
+        "acknowledge_cancel(@)", "progress(@, 0.5)", "check(@)", "begin_effect(@, 'k')",
+        "record_effect(@, 'k')", "forget_effect(@, 'k')", "complete_or_abort(@)"}) {
+    for (const std::string level : {"REPEATABLE READ", "SERIALIZABLE"}) {
+      pg::Connection session = database_.connect();
+      must(session.exec_script("BEGIN ISOLATION LEVEL " + level + "; SELECT 1 FROM faultline.jobs", soon()));
+      late.emplace_back(std::regex_replace(call, std::regex{"@"}, lease), std::move(session));
+    }
+  }
+  clock_.advance(31s);
+  EXPECT_EQ(ask("SELECT faultline.sweep()::text"), "1");
+  clock_.advance(10s);
+  claim("B");
+
+  for (auto& [call, session] : late) {
+    const auto result = session.exec({"", "SELECT * FROM faultline." + call}, {}, soon());
+    ASSERT_FALSE(result) << call;
+    EXPECT_EQ(result.error().sqlstate, "40001") << call << ": " << result.error().message;
+  }
+  EXPECT_EQ(ask("SELECT concat_ws(' ', token, worker) FROM faultline.jobs WHERE state = 'running'"), "2 B");
+  EXPECT_EQ(count("effects"), 0);
+  EXPECT_EQ(ask("SELECT string_agg(outcome::text, ',') FROM faultline.ledger"), "expired");
+}
+
 TEST_F(SqlApiTest, a_lease_that_was_never_granted_is_named_by_the_login) {
   const std::string id = enqueue();
   claim("B");

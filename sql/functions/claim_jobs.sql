@@ -19,8 +19,8 @@
 -- out; it never leaves two claims that look like one.
 --
 -- A queue with a cap is claimed from in turns, under its row's lock, because the count of running jobs must not move
--- between counting and claiming. in_wait: wait for the turn, though no longer than any verb waits (55P03); else `busy` says that
--- somebody else has it. No row at all: there is no such queue.
+-- between counting and claiming. in_wait: wait for the turn, though no longer than any verb waits. `busy` says that somebody
+-- else has it. No row at all: there is no such queue.
 --
 -- A job counts as begun, unless its worker says by itself when it begins. in_ahead: the jobs of this claim may wait there.
 -- in_suspects_max, where given: at most so many of them are suspects, and the worker puts on record that it begins one of
@@ -71,17 +71,21 @@ BEGIN
     END IF;
 
     IF place.running_max IS NOT NULL AND NOT place.paused THEN
-        IF in_wait THEN
-            PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE;
-        ELSE
-            PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE SKIP LOCKED;
-            IF NOT FOUND THEN
-                paused := false;
-                busy := true;
-                more := false;
-                RETURN NEXT;
-                RETURN;
+        BEGIN
+            IF in_wait THEN
+                PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE;
+            ELSE
+                PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue FOR UPDATE SKIP LOCKED;
             END IF;
+            busy := NOT FOUND;
+        EXCEPTION WHEN lock_not_available THEN
+            busy := true;
+        END;
+        IF busy THEN
+            paused := false;
+            more := false;
+            RETURN NEXT;
+            RETURN;
         END IF;
         -- A statement of its own, so that it sees what is true after the wait.
         SELECT q.paused, q.running_max, q.lease_ttl_ms, q.attempts_max, c.running, c.differences INTO place

@@ -36,8 +36,7 @@ Claims::Step Claims::add_step(const ClaimRequest& request, std::int16_t bucket, 
 Expected<Claims::Next> Claims::read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs) {
   if (result.rows() == 0) return std::unexpected(unknown_queue(request.queue));
-  // Somebody else has the turn at a queue with a cap.
-  if (result.get<bool>(0, column_of(result, "busy"))) return Next::look_again;
+  if (result.get<bool>(0, column_of(result, "busy"))) return Next::busy;
   const std::size_t first_job = jobs.size();
   jobs.reserve(first_job + static_cast<std::size_t>(result.rows()));
   const RowReader<ClaimedJob> reader{result, {"lease", "queue"}};
@@ -76,14 +75,12 @@ Expected<Claims::Next> Claims::claim_from(std::int16_t bucket, const ClaimReques
     if (!results) {
       // What happened meanwhile may have put jobs in front of others.
       cursor_.rewind();
-      const pg::Errc code = results.error().code;
       // What a lost answer granted is nobody's until its leases run out; the next step claims other jobs.
-      if (code == pg::Errc::outcome_unknown && Deadline::clock::now() < deadline) continue;
-      // Somebody keeps the turn at a queue with a cap for himself: there is nothing to claim for now.
-      if (code == pg::Errc::lock_not_available) return Next::done;
+      if (results.error().code == pg::Errc::outcome_unknown && Deadline::clock::now() < deadline) continue;
       return std::unexpected(translate(results.error()));
     }
     auto next = read_step(request, step, results->back(), jobs);
+    // Who keeps the turn for himself for that long leaves nothing to claim for now.
     if (!next || *next != Next::look_again || jobs.size() == request.limit) return next;
   }
 }

@@ -29,8 +29,9 @@ class Claims {
   /// next one did. `wait`: for the turn at a queue with a cap, if somebody else has it.
   [[nodiscard]] Step add_step(const ClaimRequest& request, std::int16_t bucket, std::size_t limit, bool wait,
                               pg::Unit& unit);
-  /// `enough`: more is due, but a call brings no more bytes than that.
-  enum class Next { done, look_again, enough };
+  /// `busy`: somebody else has the turn at a queue with a cap. `enough`: more is due, but a call brings no
+  /// more bytes than that.
+  enum class Next { done, look_again, busy, enough };
   /// Reads the claim's result, the last of the unit's, and appends its jobs.
   [[nodiscard]] Expected<Next> read_step(const ClaimRequest& request, const Step& step,
                                          const pg::Result& result, std::vector<ClaimedJob>& jobs);

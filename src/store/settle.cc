@@ -171,8 +171,9 @@ Expected<Store::Exchange> exchange(Backend& backend, Claims& claims, std::span<c
     if (results) {
       batch.fenced().take(results->front(), group, [&](const pg::Result& rows) { return batch.read(rows); });
       const auto claimed = claims.read_step(request, step, results->back(), done.claimed);
-      look_further =
-          claimed != Claims::Next::enough && (backend.buckets() > 1 || claimed == Claims::Next::look_again);
+      using Next = Claims::Next;
+      look_further = claimed != Next::enough &&
+                     (backend.buckets() > 1 || claimed == Next::look_again || claimed == Next::busy);
     } else if (results.error().code == pg::Errc::outcome_unknown) {
       sent = true;
     } else if (results.error().code != pg::Errc::lock_not_available) {

@@ -138,6 +138,24 @@ TEST_F(NeighboursTest, who_keeps_the_turn_at_a_queue_with_a_cap_keeps_nobody_fro
   EXPECT_EQ(claim("A", 5, "capped").size(), 3U);
 }
 
+TEST_F(NeighboursTest, a_claim_that_finds_the_table_locked_says_so_and_takes_nothing_afterwards) {
+  must(store_.set_queue("capped", {.running_max = 3}));
+  for (const std::string queue : {"default", "capped"}) enqueue({.queue = queue});
+  leave_open("LOCK TABLE faultline.jobs IN ACCESS EXCLUSIVE MODE");
+
+  for (const std::string queue : {"default", "capped"}) {
+    const auto claimed = store_.claim({.queue = queue, .worker = "A"});
+    ASSERT_FALSE(claimed) << queue;
+    EXPECT_EQ(claimed.error().code, ErrorCode::locked) << queue;
+  }
+
+  end_it();
+  for (const std::string queue : {"default", "capped"}) {
+    EXPECT_EQ(counts(queue).running, 0) << queue;
+    EXPECT_EQ(claim("A", 2, queue).size(), 1U) << queue;
+  }
+}
+
 TEST_F(NeighboursTest, a_ttl_that_is_lowered_holds_for_the_next_claim_and_for_no_lease_that_was_granted) {
   enqueue_many(2);
   const ClaimedJob before = claim_one("A");

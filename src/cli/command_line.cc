@@ -15,7 +15,7 @@ int to_int(ExitCode code) { return static_cast<int>(code); }
 
 void add_global_options(CLI::App& app, GlobalOptions& options) {
   app.add_option("--database", options.database,
-                 "PostgreSQL URL (default: $DATABASE_URL, else a private PostgreSQL)")
+                 "PostgreSQL URL (default: $FAULTLINE_DATABASE, $DATABASE_URL, else the private PostgreSQL)")
       ->type_name("URL");
   app.add_option(
          "--data-dir", options.data_dir,

@@ -151,6 +151,16 @@ Expected<Loaded> load_text(std::string_view toml, const std::string& file_name, 
   return put_together(sources, *file);
 }
 
+Expected<std::string> database_in_file(const std::map<std::string, std::string>& environment) {
+  const auto file = variable({.environment = environment}, "FAULTLINE_CONFIG");
+  if (!file) return std::string{};
+  const auto text = read_file(*file, "FAULTLINE_CONFIG");
+  if (!text) return std::unexpected(text.error());
+  auto loaded = load_text(*text, *file, {});
+  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  return std::move(loaded->settings.database);
+}
+
 std::map<std::string, std::string> process_environment() {
   std::map<std::string, std::string> found;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -105,6 +105,9 @@ struct Sources {
 /// The same from the text of a file, and without a look at any other: for tests and fuzzing.
 [[nodiscard]] Expected<Loaded> load_text(std::string_view toml, const std::string& file_name,
                                          const Sources& sources);
+/// The database that the file of FAULTLINE_CONFIG names, for commands that have no other settings; empty:
+/// none.
+[[nodiscard]] Expected<std::string> database_in_file(const std::map<std::string, std::string>& environment);
 /// Those variables of this process that `load` looks at.
 [[nodiscard]] std::map<std::string, std::string> process_environment();
 

@@ -196,7 +196,7 @@ Row auth_row() {
 
 Row database_row() {
   auto made = text("database", "URL", &Settings::database, check_database,
-                   "PostgreSQL URL, also DATABASE_URL; empty: a private PostgreSQL.");
+                   "PostgreSQL URL, also DATABASE_URL; empty: the private PostgreSQL.");
   made.setting.secret = true;
   made.setting.other_variable = "DATABASE_URL";
   made.write = [](const Settings& settings) { return without_passwords(settings.database); };

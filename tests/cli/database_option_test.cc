@@ -63,6 +63,28 @@ TEST(DatabaseOptionTest, the_option_comes_before_the_environment) {
   EXPECT_TRUE(has_schema(database.dsn()));
 }
 
+TEST(DatabaseOptionTest, what_serve_is_told_holds_for_every_command) {
+  const TestDatabase database{Template::empty};
+  const ScratchDir scratch;
+  write_file(scratch / "faultline.toml", "database = \"" + database.dsn() + "\"\n");
+
+  const auto by_variable =
+      run_faultline({"migrate"}, {{"FAULTLINE_DATABASE", database.dsn()}, {"DATABASE_URL", kNobodyThere}});
+  EXPECT_EQ(by_variable.exit_code, 0) << by_variable.err;
+  EXPECT_TRUE(has_schema(database.dsn()));
+
+  const auto by_file = run_faultline(
+      {"migrate", "--json"}, {{"FAULTLINE_CONFIG", scratch / "faultline.toml"}, {"DATABASE_URL", ""}});
+  EXPECT_EQ(by_file.exit_code, 0) << by_file.err;
+  EXPECT_EQ(one_object(by_file.out).at("applied").size(), 0U);
+  EXPECT_THAT(one_object(by_file.out).at("database").get<std::string>(), HasSubstr(database.name()));
+
+  write_file(scratch / "faultline.toml", "databse = \"" + database.dsn() + "\"\n");
+  const auto mistyped = run_faultline({"migrate"}, {{"FAULTLINE_CONFIG", scratch / "faultline.toml"}});
+  EXPECT_EQ(mistyped.exit_code, 2);
+  EXPECT_THAT(mistyped.err, HasSubstr("databse"));
+}
+
 TEST(DatabaseOptionTest, the_environment_comes_before_the_private_server) {
   const TestDatabase database{Template::empty};
   const ScratchDir scratch;

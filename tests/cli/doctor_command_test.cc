@@ -32,7 +32,10 @@ TEST(DoctorCommandTest, a_danger_exits_with_1_and_says_what_to_do) {
 
 TEST(DoctorCommandTest, the_private_server_is_in_good_health) {
   const ScratchDir scratch;
-  const auto result = run_faultline({"doctor", "--json", "--data-dir", (scratch.path() / "pg").string()});
+  const std::string data_dir = scratch.path() / "pg";
+  ASSERT_EQ(run_faultline({"pg", "start", "--data-dir", data_dir}).exit_code, 0);
+  const auto result = run_faultline({"doctor", "--json", "--data-dir", data_dir});
+  (void)run_faultline({"pg", "stop", "--data-dir", data_dir});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(one_object(result.out).at("level"), "ok") << result.out;
 }

@@ -28,6 +28,15 @@ class KilledPostgresTest : public ::testing::Test {
   [[nodiscard]] std::string data_dir() const { return scratch_ / "data"; }
   [[nodiscard]] fs::path cluster() const { return fs::path{data_dir()} / "pgdata"; }
 
+  /// Runs a command on it, and leaves it to the command.
+  [[nodiscard]] std::unique_ptr<ChildProcess> alone_on_postgres(const std::vector<std::string>& words,
+                                                                const std::string& says) const {
+    EXPECT_EQ(faultline({"pg", "start"}).exit_code, 0);
+    auto process = std::make_unique<ChildProcess>(faultline_program(on_data_dir(words)));
+    wait_until_it_says(*process, says);
+    EXPECT_EQ(one_object(faultline({"pg", "stop", "--json"}).out).at("outcome"), "still_used");
+    return process;
+  }
   [[nodiscard]] bool postgres_runs() const {
     return one_object(faultline({"pg", "status", "--json"}).out).at("running").get<bool>();
   }
@@ -111,20 +120,19 @@ TEST_F(KilledPostgresTest, it_is_started_again_under_every_command_that_runs_for
         Case{{"work", "default", "--exec", "true"}, "worker_started"},
         Case{{"top", "--json", "--interval", "1h"}, "\n"}}) {
     SCOPED_TRACE(words.front());
-    ChildProcess process{faultline_program(on_data_dir(words))};
-    wait_until_it_says(process, says);
+    const auto process = alone_on_postgres(words, says);
 
     kill_postgres();
 
-    EXPECT_TRUE(eventually([&] { return postgres_runs(); })) << process.err();
-    EXPECT_TRUE(process.running());
-    expect_clean_end(process);
+    EXPECT_TRUE(eventually([&] { return postgres_runs(); })) << process->err();
+    EXPECT_TRUE(process->running());
+    expect_clean_end(*process);
   }
 }
 
 TEST_F(KilledPostgresTest, a_worker_goes_on_with_what_comes_afterwards) {
-  ChildProcess process{faultline_program(on_data_dir({"work", "default", "--exec", "true"}))};
-  wait_until_it_says(process, "worker_started");
+  const auto owned = alone_on_postgres({"work", "default", "--exec", "true"}, "worker_started");
+  ChildProcess& process = *owned;
 
   kill_postgres();
   wait_until_it_says(process, "private_postgres_back");

@@ -8,6 +8,7 @@ namespace faultline::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class PrivateServerTest : public ::testing::Test {
@@ -15,7 +16,7 @@ class PrivateServerTest : public ::testing::Test {
   ~PrivateServerTest() override { (void)faultline({"pg", "stop"}); }
 
   [[nodiscard]] std::vector<std::string> on_data_dir(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"--data-dir", data_dir()});
+    arguments.insert(arguments.begin(), {"--data-dir", data_dir()});
     return arguments;
   }
   [[nodiscard]] ProcessResult faultline(std::vector<std::string> arguments) const {
@@ -29,15 +30,39 @@ class PrivateServerTest : public ::testing::Test {
   const ScratchDir scratch_;
 };
 
-TEST_F(PrivateServerTest, without_a_database_the_private_one_is_made_migrated_and_stopped) {
-  const auto first = faultline({"migrate"});
-  const auto second = faultline({"migrate"});
+TEST_F(PrivateServerTest, without_a_database_an_operators_command_is_refused_and_makes_none) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"migrate"},
+                                             {"dead", "list"},
+                                             {"jobs", "list"},
+                                             {"queues", "list"},
+                                             {"queues", "set", "mails"},
+                                             {"enqueue", "greet"},
+                                             {"keys", "list"},
+                                             {"stale"},
+                                             {"audit"},
+                                             {"doctor"},
+                                             {"top"},
+                                             {"serve"},
+                                             {"work", "default", "--exec", "true"}}) {
+    const auto result = faultline(words);
 
-  EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("applied"));
-  EXPECT_THAT(second.out, HasSubstr("up to date"));
+    EXPECT_EQ(result.exit_code, 2) << words.front() << result.out << result.err;
+    EXPECT_THAT(result.err,
+                HasSubstr("no database is named, and no private PostgreSQL runs in " + data_dir()))
+        << words.front();
+    EXPECT_THAT(result.err, HasSubstr("faultline pg start")) << words.front();
+  }
+  EXPECT_FALSE(fs::exists(data_dir()));
+}
+
+TEST_F(PrivateServerTest, one_that_is_stopped_is_started_by_no_operators_command) {
+  ASSERT_EQ(faultline({"pg", "start"}).exit_code, 0);
+  ASSERT_EQ(faultline({"pg", "stop"}).exit_code, 0);
+
+  EXPECT_EQ(faultline({"jobs", "list"}).exit_code, 2);
+
   EXPECT_FALSE(running());
-  EXPECT_FALSE(fs::exists(fs::path{data_dir()} / "pgdata/postmaster.pid"));
 }
 
 TEST_F(PrivateServerTest, a_started_server_stays_for_later_commands_until_it_is_stopped) {
@@ -47,7 +72,10 @@ TEST_F(PrivateServerTest, a_started_server_stays_for_later_commands_until_it_is_
   const auto status = one_object(started.out);
   EXPECT_TRUE(status.at("running").get<bool>());
 
-  EXPECT_THAT(faultline({"migrate"}).out, HasSubstr("up to date"));
+  EXPECT_THAT(faultline({"migrate"}).out,
+              AllOf(HasSubstr("the private PostgreSQL in " + data_dir()), HasSubstr("up to date")));
+  EXPECT_EQ(faultline({"jobs", "list"}).out,
+            "There are no such jobs in the private PostgreSQL in " + data_dir() + ".\n");
   EXPECT_EQ(one_object(faultline({"pg", "status", "--json"}).out), status);
   EXPECT_EQ(faultline({"pg", "url"}).out, status.at("url").get<std::string>() + "\n");
   EXPECT_TRUE(has_schema(status.at("url").get<std::string>()));
@@ -77,7 +105,7 @@ TEST_F(PrivateServerTest, there_is_no_url_of_a_server_that_does_not_run) {
 
 TEST_F(PrivateServerTest, a_data_directory_that_cannot_be_used_is_a_failure_with_a_hint) {
   write_file(data_dir(), "precious");
-  const auto result = faultline({"migrate", "--json"});
+  const auto result = faultline({"pg", "start", "--json"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(one_object(result.err).at("error").at("code"), "data_dir_unusable");
   EXPECT_THAT(one_object(result.err).at("error").at("hint").get<std::string>(), HasSubstr("--data-dir"));
@@ -85,7 +113,7 @@ TEST_F(PrivateServerTest, a_data_directory_that_cannot_be_used_is_a_failure_with
 
 TEST_F(PrivateServerTest, missing_binaries_are_named_by_their_package) {
   const auto result =
-      run_faultline(on_data_dir({"migrate"}), {{"FAULTLINE_PG_BINDIR", scratch_ / "nothing-here"}});
+      run_faultline(on_data_dir({"pg", "start"}), {{"FAULTLINE_PG_BINDIR", scratch_ / "nothing-here"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("apt install postgresql-15"));
 }
@@ -101,7 +129,7 @@ TEST_F(PrivateServerTest, an_interrupt_leaves_nothing_running_at_whatever_moment
   for (const auto& [sign, signal] : moments) {
     const ScratchDir scratch;
     const fs::path fresh = scratch / "data";
-    ChildProcess command{faultline_program({"migrate", "--data-dir", fresh.string()})};
+    ChildProcess command{faultline_program({"drill", "lease-race", "--data-dir", fresh.string()})};
     ASSERT_TRUE(eventually([&] { return fs::exists(fresh / sign) || !command.running(); }));
 
     command.send_to_group(signal);

@@ -79,7 +79,11 @@ void add_migrate_command(CLI::App& app, Action& chosen) {
     chosen = [request](Context& context) -> Expected<CommandResult> {
       auto connection = context.connect();
       if (!connection) return std::unexpected(connection.error());
-      return migrate(*connection, *request);
+      auto result = migrate(*connection, *request);
+      if (!result) return result;
+      result->text = (request->dry_run ? "-- " : "") + context.database_name() + "\n" + result->text;
+      result->json["database"] = context.database_name();
+      return result;
     };
   });
 }

@@ -44,14 +44,24 @@ std::string page_json(const ListRequest& request, const JobPage& page) {
   return out.take();
 }
 
-std::string page_text(const JobPage& page, bool errors) {
+std::string page_text(const JobPage& page, bool errors, const std::string& database) {
   std::string text = page.jobs.empty() ? "" : jobs_table(page.jobs, errors);
   if (page.next)
     text += (page.jobs.empty() ? "There are none among the " + std::to_string(page.looked_at) +
                                      " jobs that were looked at. "
                                : std::string{}) +
             "There may be more: add --before " + page.next->to_string() + "\n";
-  return text.empty() ? "There are no such jobs.\n" : text;
+  return text.empty() ? "There are no such jobs in " + database + ".\n" : text;
+}
+
+/// A mistyped name is not an empty queue.
+Expected<void> check_queue(Store& store, const std::string& queue, const std::string& database) {
+  const auto found = store.counts(queue);
+  if (!found) return std::unexpected(to_failure(found.error()));
+  if (!found->empty()) return {};
+  return std::unexpected(Failure{.code = "unknown_queue",
+                                 .message = "there is no queue \"" + queue + "\" in " + database,
+                                 .hint = "see them with: faultline queues list"});
 }
 
 /// A page of the store ends after so many jobs that were looked at; a person wants a full one, within reason.
@@ -80,7 +90,11 @@ Expected<CommandResult> list(Context& context, const Request& asked, std::option
   if (!store) return std::unexpected(store.error());
   const auto page = full_page(*store, *request);
   if (!page) return std::unexpected(to_failure(page.error()));
-  return CommandResult{.text = page_text(*page, only == JobState::dead),
+  if (page->jobs.empty() && request->queue) {
+    if (auto known = check_queue(*store, *request->queue, context.database_name()); !known)
+      return std::unexpected(known.error());
+  }
+  return CommandResult{.text = page_text(*page, only == JobState::dead, context.database_name()),
                        .json_text = page_json(*request, *page)};
 }
 

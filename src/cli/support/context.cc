@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/support/failures.h"
+#include "config/settings.h"
 
 namespace faultline::cli {
 namespace {
@@ -48,16 +49,46 @@ Expected<std::string> Context::start_private_postgres(bool keep_running) {
   return private_postgres_->dsn();
 }
 
-Expected<std::string> Context::database_url() {
+Expected<std::string> Context::named_database() const {
   if (!options_.database.empty()) {
     if (!looks_like_a_dsn(options_.database)) return std::unexpected(not_a_url("--database"));
     return options_.database;
   }
-  if (const char* url = std::getenv("DATABASE_URL"); url != nullptr && *url != '\0') {
-    if (!looks_like_a_dsn(url)) return std::unexpected(not_a_url("DATABASE_URL"));
+  for (const char* variable : {"FAULTLINE_DATABASE", "DATABASE_URL"}) {
+    const char* url = std::getenv(variable);
+    if (url == nullptr || *url == '\0') continue;
+    if (!looks_like_a_dsn(url)) return std::unexpected(not_a_url(variable));
     return url;
   }
-  return start_private_postgres(false);
+  const auto in_file = config::database_in_file(config::process_environment());
+  if (in_file) return *in_file;
+  return std::unexpected(Failure{.code = "invalid_setting",
+                                 .message = in_file.error().message,
+                                 .hint = in_file.error().hint,
+                                 .exit_code = ExitCode::wrong_usage});
+}
+
+Expected<std::string> Context::database_url() {
+  auto named = named_database();
+  if (!named || !named->empty()) {
+    if (named) named_ = *named;
+    return named;
+  }
+  if (may_start_ || holds_private_postgres()) return start_private_postgres(false);
+  const auto found = PrivatePostgres::inspect(private_postgres_options());
+  if (!found) return std::unexpected(to_failure(found.error()));
+  if (found->running) return start_private_postgres(false);
+  return std::unexpected(Failure{
+      .code = "no_database",
+      .message = "no database is named, and no private PostgreSQL runs in " + found->data_dir.string(),
+      .hint = "name one by --database, FAULTLINE_DATABASE or DATABASE_URL, or start the private one: "
+              "faultline pg start",
+      .exit_code = ExitCode::wrong_usage});
+}
+
+std::string Context::database_name() const {
+  if (!named_.empty()) return without_passwords(named_);
+  return "the private PostgreSQL in " + private_postgres_options().data_dir.string();
 }
 
 Expected<pg::Connection> Context::connect_to(const std::string& url) {
@@ -69,20 +100,13 @@ Expected<pg::Connection> Context::connect_to(const std::string& url) {
       .code = std::string{to_string(connection.error().code)},
       .message = "cannot use the database " + without_passwords(url) + ": " +
                  without_passwords_of(url, connection.error().describe()),
-      .hint =
-          "check that the server runs and that the URL's host, port, user and database are right; without "
-          "--database and DATABASE_URL, Faultline runs its own PostgreSQL"});
+      .hint = "check that the server runs and that the URL's host, port, user and database are right"});
 }
 
 Expected<pg::Connection> Context::connect() {
   auto url = database_url();
   if (!url) return std::unexpected(url.error());
   return connect_to(*url);
-}
-
-bool Context::uses_private_postgres() const {
-  const char* url = std::getenv("DATABASE_URL");
-  return options_.database.empty() && (url == nullptr || *url == '\0');
 }
 
 Expected<Store> Context::open_store(std::chrono::milliseconds call_timeout) {

@@ -26,8 +26,9 @@ struct GlobalOptions {
   std::vector<std::string> program_arguments{};
 };
 
-/// What a subcommand works with: the database that the options and the environment name, or else the
-/// private PostgreSQL, which is started on first use and left at the end.
+/// What a subcommand works with: the database that the options, the environment or the file of settings name,
+/// or else the private PostgreSQL, if it runs. Few commands start it: an operator who forgot to name the
+/// database is not to be told of an empty one.
 class Context {
  public:
   explicit Context(GlobalOptions options) : options_(std::move(options)) {}
@@ -36,8 +37,16 @@ class Context {
   /// The data directory of the private PostgreSQL, and that a signal ends the wait for it.
   [[nodiscard]] PrivatePostgresOptions private_postgres_options() const;
 
-  /// --database, else DATABASE_URL, else the URL of the private PostgreSQL, which then runs.
+  /// The database that somebody named; empty: nobody did.
+  [[nodiscard]] Expected<std::string> named_database() const;
+  /// --database, else what `serve` would be told (FAULTLINE_DATABASE, DATABASE_URL, FAULTLINE_CONFIG's file),
+  /// else the URL of the private PostgreSQL.
   [[nodiscard]] Expected<std::string> database_url();
+  /// From now on `database_url` starts the private PostgreSQL where it does not run, and makes it where there
+  /// is none.
+  void may_start_private_postgres() { may_start_ = true; }
+  /// How to speak of the database, without passwords; after `database_url`.
+  [[nodiscard]] std::string database_name() const;
   [[nodiscard]] Expected<pg::Connection> connect();
   /// Runs the private PostgreSQL until this process, or with `keep_running` also after it, ends.
   [[nodiscard]] Expected<std::string> start_private_postgres(bool keep_running);
@@ -47,8 +56,8 @@ class Context {
   [[nodiscard]] Expected<Store> open_store(
       std::chrono::milliseconds call_timeout = StoreOptions{}.call_timeout);
 
-  /// Whether the database is the private PostgreSQL: nothing else was named.
-  [[nodiscard]] bool uses_private_postgres() const;
+  /// Whether the database is the private PostgreSQL: nothing else was named. After `database_url`.
+  [[nodiscard]] bool uses_private_postgres() const { return named_.empty(); }
 
   /// The private PostgreSQL was started or found by this process, which has not left it.
   [[nodiscard]] bool holds_private_postgres();
@@ -71,6 +80,8 @@ class Context {
 
  private:
   GlobalOptions options_;
+  bool may_start_ = false;
+  std::string named_;  ///< what database_url found, unless it is the private PostgreSQL
   std::stop_source stop_;
   std::mutex mutex_;          ///< guards private_postgres_
   std::mutex handler_mutex_;  ///< guards on_signal_

@@ -191,6 +191,7 @@ UpDisplay::Options display_options(const Context& context, const config::Setting
 }
 
 Expected<CommandResult> up(Context& context, const UpRequest& request) {
+  context.may_start_private_postgres();
   auto loaded = load_settings(context, request.sources);
   if (!loaded) return std::unexpected(std::move(loaded.error()));
   config::Settings& settings = loaded->settings;

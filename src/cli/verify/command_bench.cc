@@ -20,12 +20,11 @@ CommandResult to_result(const bench::Report& report) {
   return {.text = report.text(), .json = report.json()};
 }
 
-/// The database that was named, if one was: a benchmark works beside it, and else on a server of its own.
-Expected<std::optional<std::string>> named_database(Context& context) {
-  const char* url = std::getenv("DATABASE_URL");
-  if (context.options().database.empty() && (url == nullptr || *url == '\0')) return std::nullopt;
-  auto named = context.database_url();
+/// A benchmark works beside the database that was named, and else on a server of its own.
+Expected<std::optional<std::string>> named_database(const Context& context) {
+  auto named = context.named_database();
   if (!named) return std::unexpected(named.error());
+  if (named->empty()) return std::nullopt;
   return std::move(*named);
 }
 

@@ -63,6 +63,7 @@ Expected<drills::LeaseRaceReport> hold_races(const drills::LeaseRaceOptions& opt
 }
 
 Expected<CommandResult> lease_race(Context& context, const LeaseRaceRequest& request) {
+  context.may_start_private_postgres();
   const auto database = context.database_url();
   if (!database) return std::unexpected(database.error());
   drills::LeaseRaceOptions options{

@@ -71,6 +71,11 @@ int run(const Action& action, const GlobalOptions& options) {
   } else {
     tell(answer.error());
   }
+  // What was not written is not an answer: a full disk, or a reader that is gone.
+  if (!std::cout.flush())
+    tell({.code = "output_lost",
+          .message = "standard output could not be written",
+          .hint = "what the command changed is changed; see where its output goes"});
   if (const auto closed = context.close(); !closed) tell(closed.error());
   return to_int(code);
 }

@@ -86,5 +86,14 @@ TEST(UsageTest, a_mistyped_option_does_not_spill_the_password_beside_it) {
   }
 }
 
+TEST(UsageTest, an_answer_that_cannot_be_written_is_a_failure) {
+  for (const std::string words : {"version", "version --json"}) {
+    const auto result =
+        run_process({.argv = {"sh", "-c", std::string{FAULTLINE_PROGRAM} + " " + words + " >/dev/full"}});
+    EXPECT_EQ(result.exit_code, 1) << words;
+    EXPECT_THAT(result.err, ::testing::HasSubstr("standard output could not be written")) << words;
+  }
+}
+
 }  // namespace
 }  // namespace faultline::testing

@@ -258,6 +258,12 @@ TEST_F(PackageTest, systemd_takes_its_units_and_finds_them_well_confined) {
   }
 }
 
+TEST_F(PackageTest, a_workers_unit_takes_the_name_of_its_queue_as_it_stands) {
+  // %I would make a path of it: welcome-mail is welcome/mail there.
+  EXPECT_THAT(unit("faultline-worker@.service"),
+              AllOf(HasSubstr("faultline work %i "), Not(HasSubstr("%I"))));
+}
+
 TEST_F(PackageTest, its_units_leave_time_to_drain) {
   const ProcessResult checked = run_packaged({"--json", "config", "check"});
   for (const auto& setting : one_object(checked.out).at("settings")) {

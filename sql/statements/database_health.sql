@@ -15,5 +15,7 @@ SELECT greatest(
            (SELECT max(age(p.transaction)) FROM pg_prepared_xacts p),
            (SELECT max(greatest(age((to_jsonb(s) ->> 'xmin')::xid), age(s.catalog_xmin))) FROM pg_replication_slots s),
            0)::float8 AS oldest_xmin_age,
-       (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend')::float8 AS connections,
+       (SELECT count(*) FROM pg_stat_activity a
+         -- Of other logins' sessions a role without pg_read_all_stats sees the database alone.
+         WHERE coalesce(a.backend_type, 'client backend') = 'client backend' AND a.datid IS NOT NULL)::float8 AS connections,
        current_setting('max_connections')::float8 AS connections_max

@@ -10,4 +10,6 @@ SELECT current_setting('server_version') AS version, current_user::text AS role,
        current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean AS autovacuum,
        current_setting('max_connections')::bigint
            - current_setting('superuser_reserved_connections')::bigint AS connections_max,
-       (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend') AS connections
+       (SELECT count(*) FROM pg_stat_activity a
+         -- Of other logins' sessions a role without pg_read_all_stats sees the database alone.
+         WHERE coalesce(a.backend_type, 'client backend') = 'client backend' AND a.datid IS NOT NULL) AS connections

@@ -1,11 +1,13 @@
 -- What holds vacuum back in this database, oldest first: open snapshots, prepared transactions, and what standbys
--- and replication slots still need. Rows that died since then cannot be removed by anybody.
+-- and replication slots still need. Rows that died since then cannot be removed by anybody. Of a session of another login
+-- only the snapshot is shown to a role without pg_read_all_stats, neither what it does nor since when.
 --
 -- $1 rows at most
 SELECT held.what, held.pid, held.who, held.state, held.transactions::bigint, held.age_seconds
   FROM (SELECT CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS what, a.pid,
                format('%s, login %s', coalesce(nullif(a.application_name, ''), 'no application name'), a.usename) AS who,
-               coalesce(a.state, a.backend_type) AS state, age(a.backend_xmin) AS transactions,
+               coalesce(a.state, a.backend_type, 'not shown to this login') AS state,
+               age(a.backend_xmin) AS transactions,
                extract(epoch FROM faultline.clock() - coalesce(a.xact_start, a.query_start, a.backend_start))::float8
                    AS age_seconds
           FROM pg_stat_activity a

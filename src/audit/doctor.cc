@@ -205,7 +205,16 @@ Expected<Finding> check_role(pg::Connection& connection, const ServerSettings& s
     may.emplace_back("add jobs");
   if (has("faultline_owner") || has("faultline_worker")) may.emplace_back("work");
   if (has("faultline_owner")) may.emplace_back("operate");
-  return Finding{.name = "role", .seen = server.role + " is " + joined(roles) + ": it may " + joined(may)};
+  Finding finding{.name = "role", .seen = server.role + " is " + joined(roles) + ": it may " + joined(may)};
+  if (!rows->get<bool>(0, 2)) {
+    finding.level = Level::warning;
+    finding.seen +=
+        "; what other logins do is hidden from it, so neither this nor the server's metrics see how old "
+        "their "
+        "transactions are";
+    finding.todo = "GRANT pg_read_all_stats TO " + server.role;
+  }
+  return finding;
 }
 
 /// A moment of the database's clock, and between which two of our own it was read.

@@ -8,6 +8,7 @@
 
 #include "private_pg/binaries.h"
 #include "schema/migrator.h"
+#include "sql/statements.h"
 #include "store/fixture.h"
 #include "support/scratch.h"
 
@@ -156,10 +157,49 @@ TEST(DoctorTest, what_a_login_may_do_is_told) {
   EXPECT_THAT(finding(database.dsn_as(login), "role"),
               is(Level::danger, "no role of Faultline", "GRANT faultline_owner"));
   must(sql.exec_script("GRANT faultline_worker TO " + login, soon()));
+  EXPECT_THAT(
+      finding(database.dsn_as(login), "role"),
+      is(Level::warning, "is faultline_worker: it may look, add jobs, work", "GRANT pg_read_all_stats"));
+  must(sql.exec_script("GRANT pg_read_all_stats TO " + login, soon()));
   EXPECT_THAT(finding(database.dsn_as(login), "role"),
               is(Level::ok, "is faultline_worker: it may look, add jobs, work"));
   EXPECT_THAT(finding(database.dsn_as(login), "expired_leases"), is(Level::ok, "none"));
   must(sql.exec_script("DROP ROLE " + login, soon()));
+}
+
+TEST(DoctorTest, a_login_that_may_not_see_the_sessions_of_others_is_told_of_them_all_the_same) {
+  const TestDatabase database;
+  auto sql = database.connect();
+  auto holder = database.connect();
+  must(
+      holder.exec_script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM faultline.meta; LOCK TABLE "
+                         "faultline.meta IN SHARE MODE",
+                         soon()));
+  auto waiter = database.connect();
+  std::jthread waits{
+      [&] { (void)waiter.exec_script("BEGIN; LOCK TABLE faultline.meta IN EXCLUSIVE MODE", soon()); }};
+  ASSERT_TRUE(eventually([&] {
+    return query_text(sql,
+                      "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = "
+                      "'faultline.meta'::regclass") == "1";
+  }));
+  const std::string login = "patient_" + database.name();
+  for (const std::string role :
+       {"faultline_reader", "faultline_producer", "faultline_worker", "faultline_owner"}) {
+    must(sql.exec_script("CREATE ROLE " + login + " LOGIN IN ROLE " + role, soon()));
+    const std::string dsn = database.dsn_as(login);
+    EXPECT_THAT(finding(dsn, "oldest_snapshot"), is(Level::ok, "not shown to this login")) << role;
+    EXPECT_THAT(finding(dsn, "locks"), Field("seen", &Finding::seen, HasSubstr("1 other waits for"))) << role;
+    EXPECT_THAT(finding(dsn, "role"), is(Level::warning, "hidden from it", "GRANT pg_read_all_stats"))
+        << role;
+    auto stranger = connect(dsn);
+    const auto connections = [](pg::Connection& as) {
+      return must(as.exec(sql::kDatabaseHealth, {}, soon())).get<double>(0, 2);
+    };
+    EXPECT_GE(connections(stranger), 4) << role;
+    must(sql.exec_script("DROP ROLE " + login, soon()));
+  }
+  must(holder.exec_script("ROLLBACK", soon()));
 }
 
 TEST(DoctorTest, a_database_without_the_schema_is_a_finding_with_what_to_do) {

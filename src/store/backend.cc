@@ -88,8 +88,15 @@ Backend::Backend(const StoreOptions& options)
 Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
   std::unique_ptr<Backend> backend{new Backend(options)};
   const Deadline deadline = backend->deadline();
+  auto known = backend->look_at_schema(deadline);
+  // It only reads. Whether a connection that was lost just then was the last one, the next try says.
+  if (!known && known.error().code == ErrorCode::unavailable) known = backend->look_at_schema(deadline);
+  if (!known) return std::unexpected(std::move(known.error()));
+  return backend;
+}
 
-  auto connection = backend->acquire(deadline);
+Expected<void> Backend::look_at_schema(Deadline deadline) {
+  auto connection = acquire(deadline);
   if (!connection) return std::unexpected(translate(connection.error()));
   if (auto checked = schema::check(**connection, deadline); !checked) {
     using Code = schema::MigrateError::Code;
@@ -101,9 +108,13 @@ Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
                                  .hint = std::move(checked.error().hint)});
   }
   auto meta = (*connection)->exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline);
-  if (!meta) return std::unexpected(translate(meta.error()));
-  backend->buckets_ = static_cast<int>(meta->get<std::int64_t>(0, 0));
-  return backend;
+  if (!meta) {
+    Error error = translate(meta.error());
+    if (error.code == ErrorCode::outcome_unknown) error.code = ErrorCode::unavailable;
+    return std::unexpected(std::move(error));
+  }
+  buckets_ = static_cast<int>(meta->get<std::int64_t>(0, 0));
+  return {};
 }
 
 pg::Expected<std::vector<pg::Result>> Backend::run_once(const pg::Unit& unit, Deadline deadline,

@@ -77,6 +77,8 @@ class Backend {
  private:
   explicit Backend(const StoreOptions& options);
 
+  /// Whether the schema is one that this program speaks, and what is fixed in it.
+  [[nodiscard]] Expected<void> look_at_schema(Deadline deadline);
   void reached(const pg::Error* error);
   [[nodiscard]] pg::Expected<std::vector<pg::Result>> run_once(const pg::Unit& unit, Deadline deadline,
                                                                Partition partition);

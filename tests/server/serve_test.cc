@@ -37,21 +37,29 @@ TEST(ServeTest, it_ends_well_when_it_is_told_to_and_then_nobody_answers) {
   EXPECT_EQ(http_get(server.http_port(), "/health").status, 0);
 }
 
-TEST(ServeTest, without_a_database_it_runs_its_own_and_leaves_the_data_for_the_next_start) {
+TEST(ServeTest, without_a_database_it_serves_the_private_one_and_leaves_the_data_for_the_next_start) {
   const ScratchDir scratch;
   const std::vector<std::string> flags{"--data-dir", (scratch / "data").string()};
+  // It runs until its last user ends: the server.
+  const auto start_on_private = [&] {
+    EXPECT_EQ(run_faultline({"pg", "start", flags[0], flags[1]}).exit_code, 0);
+    auto server = std::make_unique<ServeProcess>("", flags);
+    server->wait_until_ready();
+    EXPECT_EQ(run_faultline({"pg", "stop", flags[0], flags[1]}).exit_code, 0);
+    return server;
+  };
   std::string id;
   {
-    ServeProcess server{"", flags};
-    server.wait_until_ready();
+    const auto serving = start_on_private();
+    ServeProcess& server = *serving;
     const HttpResponse added = http_post(server.http_port(), "/v1/jobs", kJob);
     ASSERT_EQ(added.status, 201) << added.body;
     id = added.json().at("job_id");
     EXPECT_EQ(server.terminate().exit_code, 0);
   }
   EXPECT_FALSE(std::filesystem::exists(scratch / "data" / "pgdata" / "postmaster.pid"));
-  ServeProcess server{"", flags};
-  server.wait_until_ready();
+  const auto serving = start_on_private();
+  ServeProcess& server = *serving;
 
   const HttpResponse job = http_get(server.http_port(), "/v1/jobs/" + id);
 

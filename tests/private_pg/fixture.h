@@ -58,8 +58,8 @@ class OtherUser {
   explicit OtherUser(const std::filesystem::path& data_dir, std::optional<std::string> user = {},
                      const std::string& barrier = {})
       : process_({.argv = barrier.empty()
-                              ? std::vector<std::string>{PRIVATE_PG_USER, data_dir.string()}
-                              : std::vector<std::string>{PRIVATE_PG_USER, data_dir.string(), barrier},
+                              ? std::vector<std::string>{program(user), data_dir.string()}
+                              : std::vector<std::string>{program(user), data_dir.string(), barrier},
                   .environment = {{"XDG_STATE_HOME", std::nullopt}},
                   .user = std::move(user)}) {}
 
@@ -82,6 +82,15 @@ class OtherUser {
   ChildProcess& process() { return process_; }
 
  private:
+  /// What is built in a home that is closed to others, no other user can run.
+  static std::string program(const std::optional<std::string>& user) {
+    if (!user) return PRIVATE_PG_USER;
+    static const ScratchDir open_to_all;
+    const std::filesystem::path copy = open_to_all / "private_pg_user";
+    if (!std::filesystem::exists(copy)) std::filesystem::copy_file(PRIVATE_PG_USER, copy);
+    return copy;
+  }
+
   ChildProcess process_;
 };
 

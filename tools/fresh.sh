@@ -224,7 +224,7 @@ as_user() {
   for name in $(compgen -e | grep -iE '^((https?|ftp|all|no)_proxy|npm_config_.*|lang|lc_.*|CI|FAULTLINE_JOBS)$' || true); do
     carried+=("$name=${!name}")
   done
-  [ ! -e "$machine/etc/fresh.crt" ] || carried+=(NODE_EXTRA_CA_CERTS=/etc/fresh.crt)
+  [ ! -e "$machine/etc/fresh.crt" ] || carried+=(NODE_EXTRA_CA_CERTS=/etc/fresh.crt npm_config_cafile=/etc/fresh.crt)
   exec chroot "$machine" /usr/bin/env --default-signal -i HOME=$home USER="$user" LOGNAME="$user" PATH=$path \
     CCACHE_DIR=/var/cache/ccache CCACHE_STATSLOG=/tmp/ccache-"$user".log "${carried[@]}" \
     setpriv --reuid="$user" --regid="$user" --init-groups bash -c "cd $place && $2"

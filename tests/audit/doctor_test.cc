@@ -181,7 +181,8 @@ TEST(DoctorTest, a_login_that_may_not_see_the_sessions_of_others_is_told_of_them
   ASSERT_TRUE(eventually([&] {
     return query_text(sql,
                       "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = "
-                      "'faultline.meta'::regclass") == "1";
+                      "'faultline.meta'::regclass AND database = "
+                      "(SELECT oid FROM pg_database WHERE datname = current_database())") == "1";
   }));
   const std::string login = "patient_" + database.name();
   for (const std::string role :

@@ -37,8 +37,8 @@ class AwaitTest : public StoreTest {
   /// Connections on which an `await` has looked.
   std::int64_t looks() {
     return number(
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%awaiter%'"
-        " AND query LIKE '%shown_state%'");
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name LIKE '%awaiter%' AND query LIKE '%shown_state%'");
   }
 
   Client client_;
@@ -170,7 +170,7 @@ TEST_F(AwaitTest, a_lost_connection_is_made_again) {
     ASSERT_TRUE(eventually([this] {
       return number(
                  "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                 " WHERE application_name LIKE '%awaiter%'") > 0;
+                 " WHERE datname = current_database() AND application_name LIKE '%awaiter%'") > 0;
     }));
   }
   settle(lease, Outcome::success("still there"));

@@ -477,7 +477,8 @@ TEST(MigratorTest, a_migration_in_the_way_of_a_long_transaction_waits_in_short_t
   }};
   constexpr std::string_view kWaiting =
       "SELECT l.virtualtransaction FROM pg_locks l"
-      " WHERE l.relation = 'faultline.migrations'::regclass AND NOT l.granted";
+      " WHERE l.relation = 'faultline.migrations'::regclass AND NOT l.granted"
+      " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
   std::set<std::string> turns;
   EXPECT_TRUE(eventually([&] {
     const auto waiting = must(connection.exec({"", kWaiting}, {}, soon()));

@@ -265,7 +265,9 @@ TEST_F(AnnounceTest, behind_a_pooler_the_listener_calls_nothing_and_ends) {
     const Listener pooled{bouncer.dsn(), "pooled", heard.callbacks()};
     // It has looked, and closed its connection again.
     EXPECT_TRUE(eventually([&] {
-      return number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pooled'") == 1;
+      return number(
+                 "SELECT count(*) FROM pg_stat_activity"
+                 " WHERE datname = current_database() AND application_name = 'pooled'") == 1;
     }));
     enqueue({.kind = "k"});
     hear_all_so_far();

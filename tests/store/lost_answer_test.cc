@@ -241,7 +241,9 @@ class LateRetryTest : public LostAnswerTest {
     }};
     EXPECT_TRUE(eventually([&] {
       return answered ||
-             number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 1;
+             number(
+                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
+                 " (SELECT oid FROM pg_database WHERE datname = current_database())") == 1;
     }));
     std::vector<Settlement> done;
     if (!answered) {

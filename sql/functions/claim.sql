@@ -55,5 +55,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION faultline.claim IS
-    'Takes up to max due jobs of a queue and grants a lease on each: id, token and lease_id, which every write sends.';
+    'Takes up to max due jobs of a queue, and 16 MiB of payloads, and grants a lease on each: id, token and lease_id, which every write sends.';
 GRANT EXECUTE ON FUNCTION faultline.claim TO faultline_owner, faultline_worker;

@@ -17,6 +17,9 @@
 -- in_tags holds JSON arrays, because an array of arrays would have to be a rectangle. Arrays of options that no job uses
 -- may be NULL; all others have one element per job, of which there are 1000 at most.
 --
+-- in_ids ascend, and mostly nobody else's lie between them. So whether one of them is in `jobs`, or in the ledger, is first
+-- asked by one look at all that lies between the first and the last.
+--
 -- Most calls bring few jobs without options, and then to begin a statement costs as much as to add a job: there are as few
 -- statements here as can be, and options are checked only where there are some.
 CREATE OR REPLACE FUNCTION faultline.enqueue_jobs(
@@ -35,7 +38,9 @@ DECLARE
     bytes_max integer := 268435456;
     problem   text;
     shape     text := '[1:' || cardinality(in_ids) || ']';
+    last_id   uuid := in_ids[cardinality(in_ids)];
     is_queue  boolean;
+    is_near   boolean;
     known     uuid[];
     mine      uuid[];
     added     bigint;
@@ -60,16 +65,19 @@ BEGIN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
     SELECT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue),
-           ARRAY(SELECT t.id FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id = ANY (in_ids))
-      INTO is_queue, known;
+           EXISTS (SELECT FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id BETWEEN in_ids[1] AND last_id)
+      INTO is_queue, is_near;
     IF NOT is_queue THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
             USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
     END IF;
     -- Expressions, not a statement: for one job they take a tenth of its time, for many no more than it.
     FOR i IN 1 .. cardinality(in_ids) LOOP
-        problem := coalesce(faultline.id_problem(in_ids[i], in_bucket), faultline.job_problem(
-            in_kinds[i], in_payloads[i], bytes_max, in_priorities[i]));
+        problem := coalesce(
+            faultline.id_problem(in_ids[i], in_bucket),
+            CASE WHEN in_ids[i] <= in_ids[i - 1] THEN 'the ids of a submission ascend' END,
+            CASE WHEN in_kinds[i] = in_kinds[i - 1] THEN NULL ELSE faultline.kind_problem(in_kinds[i]) END,
+            faultline.job_problem(in_payloads[i], bytes_max, in_priorities[i]));
         EXIT WHEN problem IS NOT NULL;
     END LOOP;
     IF problem IS NULL AND num_nonnulls(in_run_ats, in_delays_ms, in_attempts_max, in_lease_ttls_ms, in_run_max_ms,
@@ -149,6 +157,9 @@ BEGIN
              WHERE n.key IS NULL OR k.job_id = n.id);
     END IF;
 
+    IF is_near THEN
+        known := ARRAY(SELECT t.id FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id = ANY (in_ids));
+    END IF;
     IF cardinality(known) > 0 THEN
         mine := ARRAY(SELECT n.id FROM unnest(coalesce(mine, in_ids)) AS n(id) WHERE n.id <> ALL (known));
     END IF;
@@ -173,13 +184,12 @@ BEGIN
     INSERT INTO faultline.tallies (bucket, queue, available, delayed)
     SELECT in_bucket, in_queue, added, later
      WHERE NOT EXISTS (
-           SELECT FROM unnest(in_ids) AS n(id)
-            CROSS JOIN LATERAL (
-                  SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = n.id LIMIT 1) AS l);
+           SELECT FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id BETWEEN in_ids[1] AND last_id);
     IF FOUND THEN
         RETURN;
     END IF;
 
+    -- Somebody else's jobs, or these.
     ended := ARRAY(
         SELECT n.id FROM unnest(in_ids) AS n(id)
          CROSS JOIN LATERAL (

@@ -66,7 +66,8 @@ BEGIN
                array_agg(j.delivery) AS deliveries, array_agg(to_jsonb(j.tags)::text) AS tags,
                array_agg(j.traceparent) AS traceparents, CASE WHEN count(j.key) > 0 THEN array_agg(j.key) END AS keys,
                array_agg(faultline.fingerprint(j.kind, j.encoding, j.bytes)) AS prints
-          FROM judged j GROUP BY j.bucket, j.queue ORDER BY j.bucket, j.queue COLLATE "C"
+          -- The jobs of each queue in the order of the array: ids ascend.
+          FROM (SELECT d.* FROM judged d ORDER BY d.bucket, d.queue, d.n) AS j GROUP BY j.bucket, j.queue ORDER BY j.bucket, j.queue COLLATE "C"
     LOOP
         IF part.problem IS NOT NULL THEN
             RAISE EXCEPTION '%', part.problem USING ERRCODE = 'FL400';

@@ -1,13 +1,12 @@
--- What is wrong with a new job, in words for its producer, or NULL; options_problem says it of its options.
+-- What is wrong with a new job, in words for its producer, or NULL; kind_problem says it of its kind and options_problem of
+-- its options.
 --
 -- One expression in SQL, which becomes part of the expression that asks: a call would take longer than the check. So it
 -- holds no sub-select, and names each parameter that is dear to compute once.
-CREATE OR REPLACE FUNCTION faultline.job_problem(kind text, payload bytea, payload_bytes_max integer, priority smallint)
+CREATE OR REPLACE FUNCTION faultline.job_problem(payload bytea, payload_bytes_max integer, priority smallint)
 RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
     SELECT CASE
-        WHEN kind IS NULL OR octet_length(kind) NOT BETWEEN 1 AND 128 OR kind ~ '[[:cntrl:]]' THEN
-            'a kind has 1 to 128 bytes and no control characters'
         WHEN payload IS NULL THEN 'a payload is needed; give ''null'' or ''{}'' for none'
         WHEN octet_length(payload) > payload_bytes_max THEN
             format('the payload has %s bytes, the limit is %s; store the data elsewhere and enqueue a reference to it',

@@ -10,6 +10,11 @@
 -- array: a lock, a copy and then a delete would write to each row twice. One whose lease ran out during the wait is put
 -- back as it was, which is as rare as it sounds.
 --
+-- So their payloads are in the memory of the server, a few times over. A call whose jobs have more than 16 MiB of these is
+-- done in halves, and these in theirs, in one transaction all the same. Most tables hold no
+-- large payloads: these are told by their size, without a look at the jobs (compressed, a payload is a hundredth of itself
+-- at best).
+--
 -- A job that is to be cancelled cannot succeed any more, nor fail: whatever its worker says ends it as cancelled, and is
 -- on record as a refused write.
 --
@@ -31,6 +36,8 @@ RETURNS TABLE (
 DECLARE
     time_now  timestamptz := faultline.clock_now();
     size      integer := cardinality(in_ids);
+    bytes_max bigint := 16777216;
+    bytes     bigint;
     finishing boolean;
     staying   boolean;
     rows      faultline.jobs[];
@@ -71,6 +78,24 @@ BEGIN
     -- What is acknowledged is on disk.
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    IF size > 16 AND pg_relation_size((SELECT c.reltoastrelid FROM pg_class c WHERE c.oid = 'faultline.jobs'::regclass))
+                     > bytes_max / 100 THEN
+        SELECT sum(octet_length(j.payload)) INTO bytes
+          FROM faultline.jobs j WHERE j.bucket = in_bucket AND j.id = ANY (in_ids);
+        IF bytes > bytes_max THEN
+            RETURN QUERY
+            SELECT s.*
+              FROM (VALUES (1, size / 2), (size / 2 + 1, size)) AS half(first, last)
+             CROSS JOIN LATERAL faultline.settle_jobs(
+                   in_bucket, in_ids[half.first:half.last], in_tokens[half.first:half.last],
+                   in_lease_ids[half.first:half.last],
+                   CASE cardinality(in_workers) WHEN 1 THEN in_workers ELSE in_workers[half.first:half.last] END,
+                   CASE cardinality(in_outcomes) WHEN 1 THEN in_outcomes ELSE in_outcomes[half.first:half.last] END,
+                   in_results[half.first:half.last], in_errors[half.first:half.last],
+                   in_delays_ms[half.first:half.last]) AS s;
+            RETURN;
+        END IF;
     END IF;
     finishing := in_outcomes && '{succeeded,cancelled}'::faultline.outcome[];
     staying := NOT (in_outcomes <@ '{succeeded,cancelled}'::faultline.outcome[]);

@@ -10,8 +10,9 @@ RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
         WHEN delivery IS NULL OR delivery NOT IN ('at_least_once', 'at_most_once', 'hold') THEN
             'delivery is at_least_once, at_most_once or hold'
         ELSE coalesce(
+            faultline.kind_problem(kind),
             faultline.job_problem(
-                kind, coalesce(payload_bytes, convert_to(payload::text, 'UTF8')), payload_bytes_max,
+                coalesce(payload_bytes, convert_to(payload::text, 'UTF8')), payload_bytes_max,
                 -- One that does not fit is out of its range, too; so is none at all.
                 least(greatest(priority, -1), 10)::smallint),
             faultline.options_problem(

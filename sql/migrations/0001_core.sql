@@ -152,7 +152,10 @@ WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_
 -- Every row is in it; the predicate is there for the planner, which may use this index only for a statement
 -- that says `priority >= 0`. All others look jobs up by primary key, and on a table that looks empty the two
 -- indexes would seem equally good.
-CREATE INDEX jobs_due ON faultline.jobs (bucket, queue, priority, run_at, id) WHERE priority >= 0;
+--
+-- No two entries of it are equal, so looking for such when a page is full is work for nothing.
+CREATE INDEX jobs_due ON faultline.jobs (bucket, queue, priority, run_at, id) WITH (deduplicate_items = off)
+    WHERE priority >= 0;
 
 -- Which jobs were told to wait, by the time that they wait for. Only those are in it, so what is submitted to run at once
 -- costs nothing here.

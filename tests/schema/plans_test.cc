@@ -70,6 +70,8 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
   static const std::map<std::string, std::vector<Rule>> ways{
       {"jobs",
        {{"jobs_pkey", {"bucket", "id"}, ""},
+        // Whether anything at all lies between the ids of a submission.
+        {"jobs_pkey", {"bucket"}, "(id >= ($3)[1]) AND (id <= "},
         {"jobs_due", {"bucket", "queue", "priority"}, "run_at"},
         // The delayed jobs whose time has come.
         {"jobs_delayed", {"bucket"}, "run_at <= "},
@@ -77,7 +79,9 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
         {"jobs_dead_retention", {"bucket", "queue"}, "died_at < "}}},
       // Retention walks the finished jobs of one queue that were made in a certain time.
       {"ledger",
-       {{"ledger_pkey", {"bucket", "job_id"}, ""}, {"ledger_finished", {"bucket", "queue"}, "job_id <= "}}},
+       {{"ledger_pkey", {"bucket", "job_id"}, ""},
+        {"ledger_pkey", {"bucket"}, "(job_id >= ($3)[1]) AND (job_id <= "},
+        {"ledger_finished", {"bucket", "queue"}, "job_id <= "}}},
       {"idempotency_keys",
        {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""},
         {"idempotency_keys_expiring", {"bucket"}, "expires_at <= "}}},
@@ -85,6 +89,7 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
       {"stale_writes",
        {{"stale_writes_pkey", {"bucket", "job_id"}, ""},
         {"stale_writes_retention", {"bucket", "queue"}, "at < "}}},
+      {"pg_class", {{"pg_class_oid_index", {"oid"}, ""}}},
       // Of these there are few.
       {"queues", {{"queues_pkey", {"bucket"}, ""}}},
       {"meta", {{"meta_pkey", {}, ""}}},
@@ -250,6 +255,7 @@ $$;
 constexpr std::string_view kScenario = R"sql(
 DO $scenario$DECLARE
     ids    uuid[];
+    heavy  uuid[];
     lease  uuid := gen_random_uuid();
     one    record;
     job    record;
@@ -288,7 +294,8 @@ BEGIN
     END LOOP;
 
     -- A job that has ended, submitted once more, alone and with others.
-    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ARRAY[job.id, faultline.new_id(0::smallint)], '{plain,late}',
+    ids := ARRAY(SELECT i.id FROM unnest(ARRAY[job.id, faultline.new_id(0::smallint)]) AS i(id) ORDER BY i.id);
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ids, '{plain,late}',
         '{1,1}', NULL, '{5,5}', NULL, '{0,86400000}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', ARRAY[job.id], '{plain}', '{1}', NULL, '{5}', NULL, NULL,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
@@ -305,6 +312,14 @@ BEGIN
     PERFORM faultline.cancel(ids[7], 'no'), faultline.cancel(ids[8], 'no');
     PERFORM FROM faultline.settle_jobs(0::smallint, ids, '{1,1,1,1,1,7,1,1}', array_fill(lease, '{8}'), '{w}',
         '{succeeded,failed,buried,snoozed,released,succeeded,succeeded,cancelled}', NULL, NULL, NULL);
+    -- Jobs that are too large to be settled in one go.
+    heavy := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 17) ORDER BY 1);
+    PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', heavy, array_fill('heavy'::text, '{17}'),
+        array_fill(repeat('x', 1048576)::bytea, '{17}'), NULL,
+        array_fill(9::smallint, '{17}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 17, '{9}', '{-infinity}', ARRAY[lease], false, true, 1);
+    PERFORM FROM faultline.settle_jobs(0::smallint, heavy, array_fill(1::bigint, '{17}'), array_fill(lease, '{17}'), '{w}',
+        '{succeeded}', NULL, NULL, NULL);
     -- Leases that run out while the settlement waits.
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM set_config('plans.step', '1 hour', true);

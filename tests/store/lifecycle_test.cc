@@ -1,5 +1,8 @@
 // A job's way through the store, verb by verb.
 
+#include <fstream>
+#include <random>
+
 #include <gmock/gmock.h>
 
 #include "store/fixture.h"
@@ -9,6 +12,20 @@ namespace faultline::testing {
 namespace {
 
 class LifecycleTest : public StoreTest {};
+
+/// A line of what the kernel says about a process's memory, in kB.
+std::int64_t memory_of(const std::string& pid, const std::string& line) {
+  std::ifstream status{"/proc/" + pid + "/status"};
+  std::string name;
+  while (status >> name) {
+    if (name != line + ":") continue;
+    std::int64_t kb = 0;
+    status >> kb;
+    return kb;
+  }
+  ADD_FAILURE() << "process " << pid << " has no " << line;
+  return 0;
+}
 
 TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_when_it_succeeds) {
   const std::string traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -91,6 +108,43 @@ TEST_F(LifecycleTest, a_job_that_is_larger_than_a_claim_comes_alone) {
   for (int i = 0; i < 4; ++i) sizes.push_back(must(store.claim({.worker = "A", .limit = 100})).size());
 
   EXPECT_THAT(sizes, ::testing::ElementsAre(1, 1, 1, 0));
+}
+
+TEST_F(LifecycleTest, a_settlement_of_large_jobs_takes_little_memory_and_is_one_transaction) {
+  constexpr int kJobs = 64;
+  std::mt19937 random{1};
+  std::string payload(1'048'576, ' ');
+  std::ranges::generate(payload, [&] { return static_cast<char>(random()); });
+  enqueue_many(kJobs, {.payload = payload, .encoding = Encoding::bytes});
+  std::vector<Lease> leases;
+  while (leases.size() < kJobs) {
+    for (const ClaimedJob& each : claim("A", 100)) leases.push_back(each.lease);
+  }
+  std::ranges::sort(leases, {}, &Lease::job);
+  const auto array_of = [&](const auto& text) {
+    std::string array;
+    for (const Lease& lease : leases) array += (array.empty() ? "'{" : ",") + text(lease);
+    return array + "}'";
+  };
+  // Every fourth has another token.
+  pg::Connection session = database_.connect();
+  const std::string pid = query_text(session, "SELECT pg_backend_pid()::text");
+  const std::string settle =
+      "SELECT string_agg(DISTINCT s.status || s.n, ' ') FROM (SELECT s.status, count(*) AS n"
+      "  FROM faultline.settle_jobs(0::smallint, " +
+      array_of([](const Lease& lease) { return lease.job.value.to_string(); }) + ", " +
+      array_of(
+          [&](const Lease& lease) { return std::to_string((&lease - leases.data()) % 4 == 0 ? 9 : 1); }) +
+      ", " + array_of([](const Lease& lease) { return lease.lease_id.to_string(); }) +
+      ", '{A}', '{succeeded}', NULL, NULL, NULL) AS s GROUP BY 1) AS s";
+
+  EXPECT_EQ(query_text(session, settle), "committed48 stale16");
+
+  // Its most, less what it shares with other processes.
+  EXPECT_LT(memory_of(pid, "VmHWM") - memory_of(pid, "RssShmem"), 100'000);
+  EXPECT_EQ(number("SELECT count(DISTINCT xmin::text) FROM faultline.ledger"), 1);
+  EXPECT_EQ(counts().succeeded, 48);
+  EXPECT_EQ(counts().running, 16);
 }
 
 TEST_F(LifecycleTest, an_exchange_brings_no_more_bytes_than_a_claim) {

@@ -5,6 +5,7 @@
 
 #include "schema/migrator.h"
 #include "sql/statements.h"
+#include "store/answer.h"
 #include "store/backend.h"
 
 namespace faultline::audit {
@@ -177,11 +178,14 @@ Expected<Report> check(pg::Connection& connection, std::size_t examples_max, Dea
     return std::unexpected(translate(current.error()));
   if (const auto begun = connection.exec_script(kBeginning, until); !begun)
     return std::unexpected(translate(begun.error()));
-  auto report = check_all(connection, examples_max, only, until);
+  auto report = store::answer_to(ErrorCode::internal, [&]() -> Expected<Report> {
+    auto found = check_all(connection, examples_max, only, until);
+    if (!found) return std::unexpected(translate(found.error()));
+    return std::move(*found);
+  });
   // Nothing was written: however it ends, there is nothing to keep.
   connection.rollback(std::chrono::steady_clock::now() + kRollbackMax);
-  if (!report) return std::unexpected(translate(report.error()));
-  return std::move(*report);
+  return report;
 }
 
 }  // namespace faultline::audit

@@ -9,6 +9,7 @@
 
 #include "schema/migrator.h"
 #include "sql/statements.h"
+#include "store/answer.h"
 #include "store/backend.h"
 
 namespace faultline::audit {
@@ -461,9 +462,11 @@ std::string_view to_string(Level level) {
 }
 
 faultline::Expected<std::vector<Finding>> examine(pg::Connection& connection, Deadline until) {
-  auto findings = check_all(connection, until);
-  if (!findings) return std::unexpected(store::translate(findings.error()));
-  return std::move(*findings);
+  return store::answer_to(ErrorCode::internal, [&]() -> faultline::Expected<std::vector<Finding>> {
+    auto findings = check_all(connection, until);
+    if (!findings) return std::unexpected(store::translate(findings.error()));
+    return std::move(*findings);
+  });
 }
 
 }  // namespace faultline::audit

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "sql/statements.h"
+#include "store/answer.h"
 #include "store/backend.h"
 
 namespace faultline::audit {
@@ -26,10 +27,8 @@ void add(WorkerLeases& all, const WorkerLeases& more) {
   }
 }
 
-}  // namespace
-
-Expected<std::vector<WorkerLeases>> leases_by_worker(pg::Connection& connection, std::size_t workers_max,
-                                                     Deadline until) {
+Expected<std::vector<WorkerLeases>> read_all(pg::Connection& connection, std::size_t workers_max,
+                                             Deadline until) {
   auto meta = connection.exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), until);
   if (!meta) return std::unexpected(store::translate(meta.error()));
   const auto buckets = meta->get<std::int16_t>(0, 0);
@@ -48,6 +47,13 @@ Expected<std::vector<WorkerLeases>> leases_by_worker(pg::Connection& connection,
   for (auto& [worker, leases] : workers) result.push_back(std::move(leases));
   std::ranges::stable_sort(result, {}, &WorkerLeases::first_expiry);
   return result;
+}
+
+}  // namespace
+
+Expected<std::vector<WorkerLeases>> leases_by_worker(pg::Connection& connection, std::size_t workers_max,
+                                                     Deadline until) {
+  return store::answer_to(ErrorCode::internal, [&] { return read_all(connection, workers_max, until); });
 }
 
 }  // namespace faultline::audit

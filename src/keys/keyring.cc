@@ -128,7 +128,12 @@ class RefreshedKeyring final : public Keyring {
     const Deadline asked_at = Deadline::clock::now();
     const auto rows = connection->exec(sql::kApiKeysGood, pg::Params{}.add(kBucket), in(kAnswerMax));
     if (!rows) return rows.error().describe();
-    auto fresh = std::make_shared<const Snapshot>(read(*rows, asked_at));
+    std::shared_ptr<const Snapshot> fresh;
+    try {
+      fresh = std::make_shared<const Snapshot>(read(*rows, asked_at));
+    } catch (const pg::UnexpectedAnswer& unexpected) {
+      return std::string{"the keys cannot be read: "} + unexpected.what();
+    }
     const std::lock_guard lock{mutex_};
     std::swap(snapshot_, fresh);
     return std::nullopt;

@@ -7,10 +7,17 @@
 
 #include <libpq-fe.h>
 
-#include "pg/check.h"
 #include "pg/encoding.h"
 
 namespace faultline::pg {
+namespace {
+
+void expect(bool holds, const char* rule) {
+  if (!holds) throw UnexpectedAnswer{std::string{"expected that "} + rule};
+}
+
+}  // namespace
+
 namespace detail {
 namespace {
 
@@ -27,7 +34,7 @@ constexpr char kJsonbVersion = 1;
 bool is(const Field& field, Type type) { return field.type == static_cast<std::uint32_t>(type); }
 
 void check_type(const Field& field, Type type, std::size_t length) {
-  check(is(field, type) && field.bytes.size() == length, "the column has the type that get<T>() asks for");
+  expect(is(field, type) && field.bytes.size() == length, "the column has the type that get<T>() asks for");
 }
 
 std::int64_t decode_integer(const Field& field, std::int64_t low, std::int64_t high) {
@@ -40,10 +47,10 @@ std::int64_t decode_integer(const Field& field, std::int64_t low, std::int64_t h
   } else if (is(field, Type::int2)) {
     value = static_cast<std::int16_t>(load_big_endian<std::uint16_t>(bytes));
   } else {
-    check(field.type == kOid, "the column is an integer (cast numeric to bigint in SQL)");
+    expect(field.type == kOid, "the column is an integer (cast numeric to bigint in SQL)");
     value = load_big_endian<std::uint32_t>(bytes);
   }
-  check(value >= low && value <= high, "the integer fits the type that get<T>() asks for");
+  expect(value >= low && value <= high, "the integer fits the type that get<T>() asks for");
   return value;
 }
 
@@ -56,7 +63,7 @@ T decode_integer_as(const Field& field) {
 
 void ResultDeleter::operator()(pg_result* result) const noexcept { PQclear(result); }
 
-void check_not_null(bool is_null) { check(!is_null, "the value is not NULL (ask for std::optional)"); }
+void check_not_null(bool is_null) { expect(!is_null, "the value is not NULL (ask for std::optional)"); }
 
 template <>
 bool decode<bool>(const Field& field) {
@@ -91,12 +98,12 @@ double decode<double>(const Field& field) {
 template <>
 std::string_view decode<std::string_view>(const Field& field) {
   if (is(field, Type::jsonb)) {
-    check(!field.bytes.empty() && field.bytes[0] == kJsonbVersion, "jsonb has the known version");
+    expect(!field.bytes.empty() && field.bytes[0] == kJsonbVersion, "jsonb has the known version");
     return field.bytes.substr(1);
   }
-  check(is(field, Type::text) || is(field, Type::json) || field.type == kVarchar || field.type == kBpchar ||
-            field.type == kName || field.type == kUnknown || field.type >= kFirstUserDefined,
-        "the column is text, json, jsonb or an enum");
+  expect(is(field, Type::text) || is(field, Type::json) || field.type == kVarchar || field.type == kBpchar ||
+             field.type == kName || field.type == kUnknown || field.type >= kFirstUserDefined,
+         "the column is text, json, jsonb or an enum");
   return field.bytes;
 }
 
@@ -107,7 +114,7 @@ std::string decode<std::string>(const Field& field) {
 
 template <>
 BytesView decode<BytesView>(const Field& field) {
-  check(is(field, Type::bytea), "the column is bytea");
+  expect(is(field, Type::bytea), "the column is bytea");
   return std::as_bytes(std::span{field.bytes.data(), field.bytes.size()});
 }
 
@@ -132,18 +139,18 @@ DatabaseTime decode<DatabaseTime>(const Field& field) {
 }
 
 ArrayReader::ArrayReader(const Field& array) : rest_(array.bytes) {
-  check(rest_.size() >= 12, "the column is an array");
+  expect(rest_.size() >= 12, "the column is an array");
   const std::uint32_t dimensions = take_number();
   take_number();  // has-nulls, which every element says for itself
   element_type_ = take_number();
-  check(dimensions <= 1, "the array has one dimension");
+  expect(dimensions <= 1, "the array has one dimension");
   if (dimensions == 0) return;
   size_ = take_number();
   take_number();  // lower bound
 }
 
 std::uint32_t ArrayReader::take_number() {
-  check(rest_.size() >= 4, "the column is an array");
+  expect(rest_.size() >= 4, "the column is an array");
   const auto number = load_big_endian<std::uint32_t>(rest_.data());
   rest_.remove_prefix(4);
   return number;
@@ -152,7 +159,7 @@ std::uint32_t ArrayReader::take_number() {
 std::optional<Field> ArrayReader::next() {
   const std::uint32_t length = take_number();
   if (length == kNullLength) return std::nullopt;
-  check(rest_.size() >= length, "the column is an array");
+  expect(rest_.size() >= length, "the column is an array");
   const Field element{element_type_, rest_.substr(0, length)};
   rest_.remove_prefix(length);
   return element;
@@ -173,7 +180,7 @@ std::int64_t Result::affected() const {
 }
 
 bool Result::is_null(int row, int column) const {
-  check(row >= 0 && row < rows() && column >= 0 && column < columns(), "the row and the column exist");
+  expect(row >= 0 && row < rows() && column >= 0 && column < columns(), "the row and the column exist");
   return PQgetisnull(result_.get(), row, column) != 0;
 }
 
@@ -186,14 +193,14 @@ int Result::column(std::string_view name) const {
 
 std::optional<std::string_view> Result::text(int row, int column) const {
   if (is_null(row, column)) return std::nullopt;
-  check(PQfformat(result_.get(), column) == 0, "the result is in text format");
+  expect(PQfformat(result_.get(), column) == 0, "the result is in text format");
   return std::string_view{PQgetvalue(result_.get(), row, column),
                           static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
 }
 
 detail::Field Result::field(int row, int column) const {
   detail::check_not_null(is_null(row, column));
-  check(PQfformat(result_.get(), column) == 1, "the result is in binary format");
+  expect(PQfformat(result_.get(), column) == 1, "the result is in binary format");
   return {PQftype(result_.get(), column),
           {PQgetvalue(result_.get(), row, column),
            static_cast<std::size_t>(PQgetlength(result_.get(), row, column))}};

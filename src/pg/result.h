@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,14 @@
 struct pg_result;
 
 namespace faultline::pg {
+
+/// The server's answer is not what the caller reads: another type or number of columns, NULL where a value
+/// must be. The functions that answer live in the database, where others may have changed them, so that is no
+/// reason to end a process.
+class UnexpectedAnswer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 namespace detail {
 

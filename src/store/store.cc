@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "store/admin.h"
+#include "store/answer.h"
 #include "store/backend.h"
 #include "store/claim.h"
 #include "store/effects.h"
@@ -14,12 +15,31 @@
 #include "store/transaction.h"
 
 namespace faultline {
+namespace {
+
+/// Of a verb: it has been carried out, and in which way is not known.
+template <class Call>
+auto change(const Call& call) {
+  return store::answer_to(ErrorCode::outcome_unknown, call);
+}
+
+template <class Call>
+auto look(const Call& call) {
+  return store::answer_to(ErrorCode::internal, call);
+}
+
+Expected<void> none_or(std::optional<Error> problem) {
+  if (problem) return std::unexpected(std::move(*problem));
+  return {};
+}
+
+}  // namespace
 
 class Store::Impl {
  public:
   explicit Impl(std::unique_ptr<store::Backend> opened)
       : backend(std::move(opened)), claims(*backend), shared_enqueue([this](std::span<const NewJob> jobs) {
-          return store::enqueue(*backend, jobs, backend->deadline());
+          return change([&] { return store::enqueue(*backend, jobs, backend->deadline()); });
         }) {}
 
   std::unique_ptr<store::Backend> backend;
@@ -42,7 +62,7 @@ Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
 Expected<Store> Store::open(const StoreOptions& options) {
-  auto backend = store::Backend::open(options);
+  auto backend = look([&] { return store::Backend::open(options); });
   if (!backend) return std::unexpected(std::move(backend.error()));
   return Store{std::make_unique<Impl>(std::move(*backend))};
 }
@@ -52,10 +72,12 @@ void Store::give_up() { impl_->backend->give_up(); }
 Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
   store::Backend& backend = *impl_->backend;
   // What cannot be added is told before it shares a commit.
-  if (auto problem = store::check_jobs(backend, jobs, backend.deadline()))
-    return std::unexpected(std::move(*problem));
-  auto submissions = store::SharedEnqueue::takes(jobs) ? impl_->shared_enqueue.enqueue(jobs)
-                                                       : store::enqueue(backend, jobs, backend.deadline());
+  if (auto checked = look([&] { return none_or(store::check_jobs(backend, jobs, backend.deadline())); });
+      !checked)
+    return std::unexpected(std::move(checked.error()));
+  auto submissions = store::SharedEnqueue::takes(jobs)
+                         ? impl_->shared_enqueue.enqueue(jobs)
+                         : change([&] { return store::enqueue(backend, jobs, backend.deadline()); });
   impl_->after_enqueueing(jobs);
   return submissions;
 }
@@ -73,33 +95,36 @@ Expected<std::vector<Submission>> Store::enqueue_in(void* pg_connection, std::sp
   if (pg_connection == nullptr) return std::unexpected(no_transaction);
   pg::Connection connection = pg::Connection::borrow(static_cast<pg_conn*>(pg_connection));
   if (!connection.in_transaction()) return std::unexpected(no_transaction);
-  return store::enqueue_in(*impl_->backend, connection, jobs, impl_->backend->deadline());
+  return change(
+      [&] { return store::enqueue_in(*impl_->backend, connection, jobs, impl_->backend->deadline()); });
 }
 
 Expected<std::size_t> Store::enqueue_bulk(const std::function<std::optional<NewJob>()>& next) {
-  return store::enqueue_bulk(*impl_->backend, next);
+  return change([&] { return store::enqueue_bulk(*impl_->backend, next); });
 }
 
 Expected<std::vector<ClaimedJob>> Store::claim(const ClaimRequest& request) {
-  return impl_->claims.claim(request, impl_->backend->deadline());
+  return change([&] { return impl_->claims.claim(request, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Beat>> Store::heartbeat(std::span<const Lease> leases,
                                              std::optional<std::chrono::milliseconds> extend,
                                              std::span<const Stage> stages) {
-  return store::heartbeat(*impl_->backend, leases, extend, stages, impl_->backend->deadline());
+  return change(
+      [&] { return store::heartbeat(*impl_->backend, leases, extend, stages, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Verdict>> Store::progress(std::span<const ProgressReport> reports) {
-  return store::progress(*impl_->backend, reports, impl_->backend->deadline());
+  return change([&] { return store::progress(*impl_->backend, reports, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Verdict>> Store::check(std::span<const Lease> leases) {
-  return store::check(*impl_->backend, leases, impl_->backend->deadline());
+  return look([&] { return store::check(*impl_->backend, leases, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlements) {
-  auto verdicts = store::settle(*impl_->backend, settlements, impl_->backend->deadline());
+  auto verdicts =
+      change([&] { return store::settle(*impl_->backend, settlements, impl_->backend->deadline()); });
   impl_->after_settling(settlements);
   return verdicts;
 }
@@ -107,100 +132,110 @@ Expected<std::vector<Verdict>> Store::settle(std::span<const Settlement> settlem
 Expected<Store::Exchange> Store::exchange(std::span<const Settlement> settlements,
                                           const ClaimRequest& request) {
   impl_->after_settling(settlements);
-  return store::exchange(*impl_->backend, impl_->claims, settlements, request, impl_->backend->deadline());
+  return change([&] {
+    return store::exchange(*impl_->backend, impl_->claims, settlements, request, impl_->backend->deadline());
+  });
 }
 
 Expected<std::vector<std::optional<Outcome::Kind>>> Store::resolve(std::span<const Lease> leases) {
-  return store::resolve(*impl_->backend, leases, impl_->backend->deadline());
+  return look([&] { return store::resolve(*impl_->backend, leases, impl_->backend->deadline()); });
 }
 
 Expected<Verdict> Store::transact(const Lease& lease, const std::function<Outcome(Transaction&)>& body) {
-  return store::transact(*impl_->backend, impl_->claims, lease, body);
+  return change([&] { return store::transact(*impl_->backend, impl_->claims, lease, body); });
 }
 
 Expected<std::vector<Effect>> Store::begin_effects(std::span<const EffectKey> keys) {
-  return store::begin_effects(*impl_->backend, keys, impl_->backend->deadline());
+  return change([&] { return store::begin_effects(*impl_->backend, keys, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Effect>> Store::record_effects(std::span<const EffectResult> results) {
-  return store::record_effects(*impl_->backend, results, impl_->backend->deadline());
+  return change([&] { return store::record_effects(*impl_->backend, results, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Verdict>> Store::forget_effects(std::span<const EffectKey> keys) {
-  return store::forget_effects(*impl_->backend, keys, impl_->backend->deadline());
+  return change([&] { return store::forget_effects(*impl_->backend, keys, impl_->backend->deadline()); });
 }
 
 Expected<SweepReport> Store::expire_leases(std::size_t jobs_max) {
-  return store::expire_leases(*impl_->backend, jobs_max, impl_->backend->deadline());
+  return change([&] { return store::expire_leases(*impl_->backend, jobs_max, impl_->backend->deadline()); });
 }
 
 Expected<Store::PruneReport> Store::prune(std::size_t limit) {
-  return store::prune(*impl_->backend, limit, impl_->backend->deadline());
+  return change([&] { return store::prune(*impl_->backend, limit, impl_->backend->deadline()); });
 }
 
 Expected<bool> Store::fold_counts() {
-  return store::fold_counts(*impl_->backend, impl_->backend->deadline());
+  return change([&] { return store::fold_counts(*impl_->backend, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<CancelStatus>> Store::cancel(std::span<const JobId> jobs, std::string_view who,
                                                   std::string_view reason, Uuid call) {
-  return store::cancel(*impl_->backend, jobs, who, reason, call, impl_->backend->deadline());
+  return change(
+      [&] { return store::cancel(*impl_->backend, jobs, who, reason, call, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<RequeueStatus>> Store::requeue(std::span<const JobId> jobs, std::string_view who,
                                                     Uuid call) {
-  auto statuses = store::requeue(*impl_->backend, jobs, who, call, impl_->backend->deadline());
+  auto statuses =
+      change([&] { return store::requeue(*impl_->backend, jobs, who, call, impl_->backend->deadline()); });
   impl_->claims.rewind();
   return statuses;
 }
 
 Expected<std::vector<PurgeStatus>> Store::purge_dead(std::span<const JobId> jobs, std::string_view who,
                                                      Uuid call) {
-  return store::purge_dead(*impl_->backend, jobs, who, call, impl_->backend->deadline());
+  return change(
+      [&] { return store::purge_dead(*impl_->backend, jobs, who, call, impl_->backend->deadline()); });
 }
 
 Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {
-  return store::set_queue(*impl_->backend, name, settings, impl_->backend->deadline());
+  return change(
+      [&] { return store::set_queue(*impl_->backend, name, settings, impl_->backend->deadline()); });
 }
 
 Expected<void> Store::set_paused(std::string_view queue, bool paused) {
   const Deadline deadline = impl_->backend->deadline();
   if (auto problem = store::check_name("queue", queue)) return std::unexpected(std::move(*problem));
-  if (auto problem = impl_->backend->check_queue_exists(queue, deadline))
-    return std::unexpected(std::move(*problem));
-  return store::set_queue(*impl_->backend, queue, {.paused = paused}, deadline);
+  if (auto exists = look([&] { return none_or(impl_->backend->check_queue_exists(queue, deadline)); });
+      !exists)
+    return std::unexpected(std::move(exists.error()));
+  return change([&] { return store::set_queue(*impl_->backend, queue, {.paused = paused}, deadline); });
 }
 
 Expected<std::optional<Job>> Store::job(JobId id) {
-  return store::find_job(*impl_->backend, id, impl_->backend->deadline());
+  return look([&] { return store::find_job(*impl_->backend, id, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<std::optional<Job>>> Store::jobs(std::span<const JobId> ids, Deadline until) {
-  return store::find_jobs(*impl_->backend, ids, std::min(until, impl_->backend->deadline()));
+  return look(
+      [&] { return store::find_jobs(*impl_->backend, ids, std::min(until, impl_->backend->deadline())); });
 }
 
 Expected<std::vector<std::optional<JobState>>> Store::states(std::span<const JobId> ids, Deadline until) {
-  return store::find_states(*impl_->backend, ids, std::min(until, impl_->backend->deadline()));
+  return look(
+      [&] { return store::find_states(*impl_->backend, ids, std::min(until, impl_->backend->deadline())); });
 }
 
 Expected<std::optional<JobHistory>> Store::history(JobId id) {
-  return store::find_history(*impl_->backend, id, impl_->backend->deadline());
+  return look([&] { return store::find_history(*impl_->backend, id, impl_->backend->deadline()); });
 }
 
 Expected<JobPage> Store::list(const ListRequest& request) {
-  return store::list_jobs(*impl_->backend, request, impl_->backend->deadline());
+  return look([&] { return store::list_jobs(*impl_->backend, request, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<StaleWrite>> Store::stale_writes(std::size_t limit, std::optional<DatabaseTime> before) {
-  return store::list_stale_writes(*impl_->backend, limit, before, impl_->backend->deadline());
+  return look(
+      [&] { return store::list_stale_writes(*impl_->backend, limit, before, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<Queue>> Store::queues() {
-  return store::list_queues(*impl_->backend, impl_->backend->deadline());
+  return look([&] { return store::list_queues(*impl_->backend, impl_->backend->deadline()); });
 }
 
 Expected<std::vector<QueueCounts>> Store::counts(const std::optional<std::string>& queue) {
-  return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline());
+  return look([&] { return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline()); });
 }
 
 Expected<void> Store::check_writable() {
@@ -211,7 +246,7 @@ Expected<void> Store::check_writable() {
 }
 
 Expected<DatabaseTime> Store::now() {
-  return store::database_time(*impl_->backend, impl_->backend->deadline());
+  return look([&] { return store::database_time(*impl_->backend, impl_->backend->deadline()); });
 }
 
 }  // namespace faultline

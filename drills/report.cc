@@ -120,10 +120,15 @@ std::string to_text(const DrillProgress& progress) {
          fixed(per_second(progress.done, progress.seconds), "%.0f per second");
 }
 
-std::string to_bar(const DrillProgress& progress) {
-  constexpr std::size_t kWidth = 30;
-  const std::size_t filled = progress.runs == 0 ? 0 : kWidth * progress.done / progress.runs;
-  return "[" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "] " + to_text(progress);
+std::string to_bar(const DrillProgress& progress, std::size_t columns) {
+  const std::string text = to_text(progress);
+  // On one line, or the next bar would begin under this one.
+  constexpr std::size_t kWidthMax = 30;
+  constexpr std::size_t kFrame = 3;
+  if (columns < text.size() + kFrame + 1) return text.substr(0, columns);
+  const std::size_t width = std::min(kWidthMax, columns - text.size() - kFrame);
+  const std::size_t filled = progress.runs == 0 ? 0 : width * progress.done / progress.runs;
+  return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] " + text;
 }
 
 }  // namespace faultline::drills

@@ -18,6 +18,7 @@ namespace faultline::drills {
 /// One line that says how far it is.
 [[nodiscard]] std::string to_text(const DrillProgress& progress);
 /// The same as a bar, for a terminal.
-[[nodiscard]] std::string to_bar(const DrillProgress& progress);
+/// The same with a bar before it, in so many columns.
+[[nodiscard]] std::string to_bar(const DrillProgress& progress, std::size_t columns);
 
 }  // namespace faultline::drills

@@ -65,8 +65,16 @@ class Client {
   [[nodiscard]] Expected<RequeueStatus> requeue(JobId job, Uuid call = {});
   [[nodiscard]] Expected<std::vector<RequeueStatus>> requeue(std::span<const JobId> jobs, Uuid call = {});
 
+  /// Puts on record, in this client's name, whether an effect happened that was begun and never recorded.
+  /// Then the job can be requeued, and goes on from there.
+  [[nodiscard]] Expected<DecideStatus> decide_effect(const EffectFinding& finding);
+
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
+  /// Changes a queue that there is; `unknown_queue` otherwise.
+  [[nodiscard]] Expected<void> change_queue(std::string_view name, const QueueSettings& settings);
+  /// Deletes a queue that has no live jobs. Its finished jobs are kept for as long as they would have been.
+  [[nodiscard]] Expected<QueueDeletion> delete_queue(std::string_view name);
   /// Nothing is claimed from a paused queue; what runs goes on.
   [[nodiscard]] Expected<void> pause(std::string_view queue);
   [[nodiscard]] Expected<void> resume(std::string_view queue);

@@ -109,7 +109,8 @@ struct UnknownEffect {
 };
 
 /// Thrown by `once` when an effect is unknown and the caller did not say what to do then. If it
-/// leaves the handler the job is buried: somebody has to check whether the effect happened.
+/// leaves the handler the job is buried: somebody has to check whether the effect happened, to say so
+/// (`Client::decide_effect`), and to requeue the job.
 class EffectUnknown : public std::exception {
  public:
   EffectUnknown(std::string key, UnknownEffect effect);
@@ -128,6 +129,13 @@ inline constexpr RunAgain run_again{};
 /// For `once`: asks the other side about an unknown effect. A value: it happened, and gave this. Nothing: it
 /// did not happen, and is run. An exception: it is still not known.
 using Reconcile = std::function<std::optional<std::string>(const UnknownEffect&)>;
+
+/// What a handler and a `once` step return to be kept: text, which may be any bytes. Nothing else turns into
+/// text by itself: whoever returns a number or JSON says how it is written (`std::to_string`, `dump()`).
+template <class T>
+concept Text = std::same_as<std::remove_cvref_t<T>, std::string> ||
+               std::same_as<std::remove_cvref_t<T>, std::string_view> ||
+               std::same_as<std::decay_t<T>, const char*> || std::same_as<std::decay_t<T>, char*>;
 
 /// What a handler knows of its attempt, and all it can do about it. Every call that writes is fenced. Good
 /// until the handler returns. Thread-safe, except `commit`, which is the attempt's end.
@@ -211,8 +219,9 @@ class Context {
     } else if constexpr (std::convertible_to<R, Outcome>) {
       return call();
     } else {
-      static_assert(std::convertible_to<R, std::string>,
-                    "a handler returns nothing, text, an Outcome, or Fail, Snooze, Cancel or Bury");
+      static_assert(Text<R>,
+                    "a handler returns nothing, text, an Outcome, or Fail, Snooze, Cancel or Bury; write "
+                    "anything else as text yourself, such as std::to_string(number) or json.dump()");
       return Outcome::success(std::string{call()});
     }
   }
@@ -226,12 +235,16 @@ class Context {
 
   template <class F>
   static Step as_step(const F& step) {
-    if constexpr (std::is_void_v<std::invoke_result_t<const F&>>) {
+    using R = std::invoke_result_t<const F&>;
+    if constexpr (std::is_void_v<R>) {
       return [&step] {
         step();
         return std::string{};
       };
     } else {
+      static_assert(Text<R>,
+                    "a once step returns nothing or text, which is recorded as it is; write anything else as "
+                    "text yourself, such as std::to_string(number) or json.dump()");
       return [&step] { return std::string{step()}; };
     }
   }

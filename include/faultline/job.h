@@ -248,6 +248,16 @@ struct EffectRecord {
   std::optional<std::string> result{};
 };
 
+/// What a person has said about an effect that was begun and never recorded.
+struct EffectDecision {
+  std::string key;
+  FenceToken token;  ///< under which it had begun
+  bool happened = false;
+  DatabaseTime decided_at;
+  std::string decided_by;
+  std::string reason;
+};
+
 /// A job as it is now.
 struct Job {
   JobId id;
@@ -264,6 +274,7 @@ struct Job {
   std::optional<DatabaseTime> claimed_at{};
   std::optional<DatabaseTime> lease_expires_at{};
   std::optional<DatabaseTime> finished_at{};
+  std::optional<DatabaseTime> died_at{};  ///< of a dead job
   std::optional<std::string> worker{};
   Delivery delivery = Delivery::at_least_once;
   Encoding encoding = Encoding::json;
@@ -289,6 +300,7 @@ struct JobHistory {
   std::vector<Attempt> attempts;
   std::vector<StaleWrite> stale_writes;
   std::vector<EffectRecord> effects;
+  std::vector<EffectDecision> decisions;
 };
 
 /// One line of a listing.
@@ -303,8 +315,10 @@ struct JobSummary {
   DatabaseTime run_at;
   DatabaseTime created_at;
   std::optional<DatabaseTime> finished_at{};
+  std::optional<DatabaseTime> died_at{};
   std::optional<std::string> worker{};
   std::optional<std::string> last_error{};
+  std::vector<std::string> tags{};
 };
 
 /// Settings of a queue; what is not set is left as it is.
@@ -333,17 +347,23 @@ struct Queue {
   std::chrono::milliseconds key_retention{};
   DatabaseTime created_at;
   DatabaseTime updated_at;
+  /// It was deleted, and has a job all the same: one that was being added at that moment, or was requeued.
+  std::optional<DatabaseTime> deleted_at{};
 };
 
 struct QueueCounts {
   std::string queue;
-  std::int64_t scheduled = 0;  ///< not due yet
+  std::int64_t scheduled = 0;  ///< not due yet, and not tried yet
+  std::int64_t retrying = 0;   ///< not due yet, after an attempt that did not succeed
   std::int64_t available = 0;  ///< due
   std::int64_t running = 0;
   std::int64_t held = 0;
   std::int64_t dead = 0;
   std::int64_t succeeded = 0;  ///< those still kept
   std::int64_t cancelled = 0;
+  /// No number of jobs: how many attempts have failed, or were lost with their worker, since the queue was
+  /// made. It only grows.
+  std::int64_t failures = 0;
   std::optional<std::chrono::microseconds> oldest_due_age{};
 };
 

@@ -77,6 +77,17 @@ struct EffectResult {
   std::string result;
 };
 
+/// What a person found out about an effect that was begun and never recorded.
+struct EffectFinding {
+  JobId job{};
+  std::string key{};
+  bool happened = false;
+  std::string result{};  ///< what it gave, if it happened: the next attempt gets it
+  std::string reason{};  ///< how that is known, for the record
+  /// The token under which it was begun, as the job's history has it. None: that of the effect on record now.
+  std::optional<FenceToken> begun_under{};
+};
+
 struct ListRequest {
   std::optional<std::string> queue{};
   std::optional<std::string> kind{};
@@ -131,6 +142,28 @@ enum class PurgeStatus {
   token_exhausted,
 };
 [[nodiscard]] std::string_view to_string(PurgeStatus status);
+
+enum class DecideStatus {
+  decided,    ///< on record, by this call or by an earlier one that said the same
+  otherwise,  ///< it was decided before, and differently: that stands
+  recorded,   ///< its attempt has recorded what it gave: there is nothing to decide
+  changed,    ///< it was begun anew since, under another token: look again
+  running,    ///< an attempt is under way, and may be doing it right now
+  not_found,  ///< no such effect was begun, or it was taken back
+};
+[[nodiscard]] std::string_view to_string(DecideStatus status);
+
+/// The answer to the deletion of a queue.
+struct QueueDeletion {
+  enum class Status {
+    deleted,   ///< now or before
+    has_jobs,  ///< `live` of them: it stays as it is
+    not_found,
+  };
+  Status status = Status::deleted;
+  std::int64_t live = 0;
+};
+[[nodiscard]] std::string_view to_string(QueueDeletion::Status status);
 
 /// The fenced job store. Every verb is a batch, a single job is a batch of one. Every write of a worker
 /// carries its lease; one whose lease is no longer the current one changes nothing, comes back as stale
@@ -240,10 +273,19 @@ class Store {
   /// their attempts, and who did it, for the queue's retention.
   [[nodiscard]] Expected<std::vector<PurgeStatus>> purge_dead(std::span<const JobId> jobs,
                                                               std::string_view who, Uuid call = {});
+  /// Puts on record whether an effect happened that was begun and never recorded, so that the job can be
+  /// requeued and goes on from there. Not while an attempt is under way.
+  [[nodiscard]] Expected<DecideStatus> decide_effect(const EffectFinding& finding, std::string_view who);
   /// Makes a queue, or changes what is set.
   [[nodiscard]] Expected<void> set_queue(std::string_view name, const QueueSettings& settings);
-  [[nodiscard]] Expected<void> pause(std::string_view queue) { return set_paused(queue, true); }
-  [[nodiscard]] Expected<void> resume(std::string_view queue) { return set_paused(queue, false); }
+  /// Changes a queue that there is; `unknown_queue` otherwise.
+  [[nodiscard]] Expected<void> change_queue(std::string_view name, const QueueSettings& settings);
+  [[nodiscard]] Expected<void> pause(std::string_view queue) { return change_queue(queue, {.paused = true}); }
+  [[nodiscard]] Expected<void> resume(std::string_view queue) {
+    return change_queue(queue, {.paused = false});
+  }
+  /// Deletes a queue that has no live jobs. Its finished jobs are kept for as long as they would have been.
+  [[nodiscard]] Expected<QueueDeletion> delete_queue(std::string_view name);
 
   // Queries.
 
@@ -272,7 +314,6 @@ class Store {
  private:
   class Impl;
   explicit Store(std::unique_ptr<Impl> impl);
-  [[nodiscard]] Expected<void> set_paused(std::string_view queue, bool paused);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -51,10 +51,11 @@ BEGIN
     SELECT in_bucket, e.id, e.token + 1, e.attempt, 'cancelled', 'cancelled', e.requeues, e.queue, in_who, time_now,
            in_reason, in_call_id, /*carried e*/, e.run_at, e.encoding, e.payload
       FROM unnest(rows) AS e WHERE e.state <> 'running' AND e.token < 9223372036854775807;
-    INSERT INTO faultline.tallies (bucket, queue, available, delayed, held, dead, cancelled)
+    INSERT INTO faultline.tallies (bucket, queue, available, delayed, retrying, held, dead, cancelled)
     SELECT in_bucket, e.queue, -count(*) FILTER (WHERE e.state = 'available'),
-           -count(*) FILTER (WHERE e.state = 'available' AND e.delayed), -count(*) FILTER (WHERE e.state = 'held'),
-           -count(*) FILTER (WHERE e.state = 'dead'), count(*)
+           -count(*) FILTER (WHERE e.state = 'available' AND e.delayed),
+           -count(*) FILTER (WHERE e.state = 'available' AND e.delayed AND e.attempt > 0),
+           -count(*) FILTER (WHERE e.state = 'held'), -count(*) FILTER (WHERE e.state = 'dead'), count(*)
       FROM unnest(rows) AS e WHERE e.state <> 'running' AND e.token < 9223372036854775807 GROUP BY e.queue;
     RETURN QUERY
     SELECT m.id, CASE WHEN live.state = 'running' THEN 'requested'

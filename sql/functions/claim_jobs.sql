@@ -51,7 +51,9 @@ DECLARE
     suspects  boolean[];
     sizes     bigint[];
     bytes     bigint;
+    retried   uuid[];
     later     bigint := 0;
+    again     bigint := 0;
     ends      timestamptz[];
     first_end timestamptz;
 BEGIN
@@ -104,13 +106,14 @@ BEGIN
 
     IF NOT place.paused AND jobs_max > 0 THEN
         SELECT array_agg(due.id), array_agg(due.ttl_ms), array_agg(due.id) FILTER (WHERE due.delayed),
-               array_agg(due.suspect), array_agg(due.size), sum(due.size)
-          INTO ids, ttls, delayed, suspects, sizes, bytes
-          FROM (SELECT found.id, found.delayed, found.suspect, found.size,
+               array_agg(due.id) FILTER (WHERE due.delayed AND due.attempt > 0), array_agg(due.suspect), array_agg(due.size),
+               sum(due.size)
+          INTO ids, ttls, delayed, retried, suspects, sizes, bytes
+          FROM (SELECT found.id, found.delayed, found.attempt, found.suspect, found.size,
                        least(coalesce(found.lease_ttl_ms, place.lease_ttl_ms), found.run_max_ms)::integer AS ttl_ms
                   FROM unnest(in_priorities) WITH ORDINALITY AS look(priority, nr)
                  CROSS JOIN LATERAL (
-                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed, j.suspect,
+                       SELECT j.id, j.lease_ttl_ms, j.run_max_ms, j.delayed, j.attempt, j.suspect,
                               octet_length(j.payload)::bigint AS size
                          FROM faultline.jobs j
                         WHERE j.bucket = in_bucket AND j.queue = in_queue AND j.priority = look.priority
@@ -125,8 +128,9 @@ BEGIN
     more := coalesce(bytes > bytes_max AND cardinality(ids) > 1, false);
     IF more OR true = ANY (suspects) AND in_suspects_max IS NOT NULL THEN
         -- The others are left for the next claim: they were locked for a moment.
-        SELECT array_agg(d.id), array_agg(d.ttl_ms), array_agg(d.id) FILTER (WHERE d.id = ANY (delayed))
-          INTO ids, ttls, delayed
+        SELECT array_agg(d.id), array_agg(d.ttl_ms), array_agg(d.id) FILTER (WHERE d.id = ANY (delayed)),
+               array_agg(d.id) FILTER (WHERE d.id = ANY (retried))
+          INTO ids, ttls, delayed, retried
           FROM (SELECT f.*, count(*) FILTER (WHERE f.suspect) OVER (ORDER BY f.nr) AS suspects,
                        sum(f.size) OVER (ORDER BY f.nr) AS bytes
                   FROM unnest(ids, ttls, suspects, sizes) WITH ORDINALITY AS f(id, ttl_ms, suspect, size, nr)) AS d
@@ -168,10 +172,11 @@ BEGIN
     -- The rows that were taken are counted: a caller that names a priority twice finds its jobs twice.
     GET DIAGNOSTICS jobs_max = ROW_COUNT;
     IF delayed IS NOT NULL THEN
-        SELECT count(DISTINCT d.id) INTO later FROM unnest(delayed) AS d(id);
+        SELECT count(DISTINCT d.id), count(DISTINCT d.id) FILTER (WHERE d.id = ANY (retried)) INTO later, again
+          FROM unnest(delayed) AS d(id);
     END IF;
-    INSERT INTO faultline.tallies (bucket, queue, available, delayed, running)
-    VALUES (in_bucket, in_queue, -jobs_max, -later, jobs_max);
+    INSERT INTO faultline.tallies (bucket, queue, available, delayed, retrying, running)
+    VALUES (in_bucket, in_queue, -jobs_max, -later, -again, jobs_max);
 END
 $$;
 GRANT EXECUTE ON FUNCTION faultline.claim_jobs TO faultline_owner, faultline_worker;

@@ -62,12 +62,15 @@ BEGIN
            e.queue, e.worker, e.claimed_at, in_now, e.cancel_reason, e.cancel_call_id, /*carried e*/, e.run_at,
            e.encoding, e.payload
       FROM unnest(states, in_rows) AS e(next_state) WHERE e.next_state = 'cancelled';
-    INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, held, dead, cancelled)
+    INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, retrying, held, dead, cancelled, failures)
     SELECT in_bucket, e.queue, -count(*), count(*) FILTER (WHERE e.next_state = 'available'),
            count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > in_now),
+           count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > in_now
+                              AND e.attempt > CASE e.loss WHEN 'unbegun' THEN 1 ELSE 0 END),
            count(*) FILTER (WHERE e.next_state = 'held'), count(*) FILTER (WHERE e.next_state = 'dead'),
-           count(*) FILTER (WHERE e.next_state = 'cancelled')
-      FROM unnest(states, run_ats, in_rows) AS e(next_state, next_run_at) GROUP BY e.queue;
+           count(*) FILTER (WHERE e.next_state = 'cancelled'),
+           count(*) FILTER (WHERE e.next_state <> 'cancelled' AND e.loss <> 'unbegun')
+      FROM unnest(states, run_ats, losses, in_rows) AS e(next_state, next_run_at, loss) GROUP BY e.queue;
     RETURN QUERY
     SELECT e.id, e.token, e.worker, e.queue, e.attempt, e.next_state, e.lease_expires_at,
            e.next_run_at <= in_now, e.traceparent, e.loss

@@ -64,12 +64,13 @@ BEGIN
            array_dims(in_keys), array_dims(in_fingerprints)]) THEN
         RAISE EXCEPTION 'the arrays of a submission have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
-    SELECT EXISTS (SELECT FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_queue),
+    SELECT EXISTS (SELECT FROM faultline.queues q
+                    WHERE q.bucket = in_bucket AND q.name = in_queue AND q.deleted_at IS NULL),
            EXISTS (SELECT FROM faultline.jobs t WHERE t.bucket = in_bucket AND t.id BETWEEN in_ids[1] AND last_id)
       INTO is_queue, is_near;
     IF NOT is_queue THEN
         RAISE EXCEPTION 'there is no queue %', quote_nullable(in_queue)
-            USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME';
+            USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME --create';
     END IF;
     -- Expressions, not a statement: for one job they take a tenth of its time, for many no more than it.
     FOR i IN 1 .. cardinality(in_ids) LOOP

@@ -9,9 +9,10 @@ DECLARE
     sums record;
     ids  bigint[];
 BEGIN
-    SELECT sum(o.available)::bigint AS available, sum(o.delayed)::bigint AS delayed,
+    SELECT sum(o.available)::bigint AS available, sum(o.delayed)::bigint AS delayed, sum(o.retrying)::bigint AS retrying,
            sum(o.running)::bigint AS running, sum(o.held)::bigint AS held, sum(o.dead)::bigint AS dead,
-           sum(o.succeeded)::bigint AS succeeded, sum(o.cancelled)::bigint AS cancelled, array_agg(o.id) AS ids
+           sum(o.succeeded)::bigint AS succeeded, sum(o.cancelled)::bigint AS cancelled,
+           sum(o.failures)::bigint AS failures, array_agg(o.id) AS ids
       INTO sums
       FROM (SELECT t.* FROM faultline.tallies t
              WHERE t.bucket = in_bucket AND t.queue = in_queue
@@ -26,9 +27,10 @@ BEGIN
     FOR i IN 1 .. cardinality(ids) LOOP
         DELETE FROM faultline.tallies t WHERE t.bucket = in_bucket AND t.queue = in_queue AND t.id = ids[i];
     END LOOP;
-    INSERT INTO faultline.tallies (bucket, queue, available, delayed, running, held, dead, succeeded, cancelled)
-    VALUES (in_bucket, in_queue, sums.available, sums.delayed, sums.running, sums.held, sums.dead, sums.succeeded,
-            sums.cancelled);
+    INSERT INTO faultline.tallies (
+           bucket, queue, available, delayed, retrying, running, held, dead, succeeded, cancelled, failures)
+    VALUES (in_bucket, in_queue, sums.available, sums.delayed, sums.retrying, sums.running, sums.held, sums.dead,
+            sums.succeeded, sums.cancelled, sums.failures);
     RETURN cardinality(ids);
 END
 $$;

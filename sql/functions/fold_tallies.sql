@@ -13,6 +13,7 @@ DECLARE
     time_now timestamptz := faultline.clock_now();
     ids      uuid[];
     queues   text[];
+    attempts integer[];
     one      text;
     room     bigint := in_tallies_max;
 BEGIN
@@ -31,16 +32,19 @@ BEGIN
     END LOOP;
     -- Last, so that nobody who needs one of these jobs waits for the rest. Also those that run by now, so that nobody has to
     -- look at them a second time; they are in no count of waiting jobs.
-    SELECT array_agg(o.id), array_agg(o.queue) FILTER (WHERE o.state = 'available') INTO ids, queues
-      FROM (SELECT j.id, j.queue, j.state FROM faultline.jobs j
+    SELECT array_agg(o.id), array_agg(o.queue) FILTER (WHERE o.state = 'available'),
+           array_agg(o.attempt) FILTER (WHERE o.state = 'available')
+      INTO ids, queues, attempts
+      FROM (SELECT j.id, j.queue, j.state, j.attempt FROM faultline.jobs j
              WHERE j.bucket = in_bucket AND j.delayed AND j.run_at <= time_now
              ORDER BY j.run_at, j.id
              LIMIT in_jobs_max
                FOR UPDATE SKIP LOCKED) AS o;
     IF ids IS NOT NULL THEN
         UPDATE faultline.jobs j SET delayed = false WHERE j.bucket = in_bucket AND j.id = ANY (ids);
-        INSERT INTO faultline.tallies (bucket, queue, delayed)
-        SELECT in_bucket, q.name, -count(*) FROM unnest(queues) AS q(name) GROUP BY q.name;
+        INSERT INTO faultline.tallies (bucket, queue, delayed, retrying)
+        SELECT in_bucket, q.name, -count(*), -count(*) FILTER (WHERE q.attempt > 0)
+          FROM unnest(queues, attempts) AS q(name, attempt) GROUP BY q.name;
     END IF;
     RETURN room < 2 OR coalesce(cardinality(ids), 0) >= in_jobs_max;
 END

@@ -128,6 +128,7 @@ BEGIN
              WHERE k.bucket = in_bucket AND k.queue = queues[i] AND k.key = keys[i] AND k.job_id = ids[i];
         END IF;
         DELETE FROM faultline.effects e WHERE e.bucket = in_bucket AND e.job_id = ids[i];
+        DELETE FROM faultline.effect_decisions d WHERE d.bucket = in_bucket AND d.job_id = ids[i];
         DELETE FROM faultline.stale_writes s WHERE s.bucket = in_bucket AND s.job_id = ids[i];
         DELETE FROM faultline.ledger l WHERE l.bucket = in_bucket AND l.job_id = ids[i];
     END LOOP;

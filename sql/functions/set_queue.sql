@@ -1,5 +1,5 @@
 -- Makes a queue or changes its settings, in all buckets. What is not given stays as it is, or has its default. A running_max
--- of -1 takes the cap away.
+-- of -1 takes the cap away. Whoever only wants to change one says `make => false`: then a name that is mistyped makes none.
 CREATE OR REPLACE FUNCTION faultline.set_queue(
     name           text,
     paused         boolean  DEFAULT NULL,
@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION faultline.set_queue(
     backoff_max    interval DEFAULT NULL,
     retention      interval DEFAULT NULL,
     key_retention  interval DEFAULT NULL,
-    dead_retention interval DEFAULT NULL
+    dead_retention interval DEFAULT NULL,
+    make           boolean  DEFAULT true
 ) RETURNS void
     /*verb*/
     AS $$
@@ -32,7 +33,8 @@ BEGIN
     PERFORM faultline.set_queue_in(
                 m.bucket, name, paused, running_max, faultline.to_ms(lease_ttl)::integer, attempts_max,
                 faultline.to_ms(backoff_base)::integer, faultline.to_ms(backoff_max)::integer,
-                faultline.to_ms(retention), faultline.to_ms(key_retention), faultline.to_ms(dead_retention))
+                faultline.to_ms(retention), faultline.to_ms(key_retention), faultline.to_ms(dead_retention),
+                make)
        FROM faultline.meta m ORDER BY m.bucket;
     -- What waited while it was paused or full may go on.
     IF NOT paused OR running_max IS NOT NULL THEN

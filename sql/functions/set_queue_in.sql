@@ -1,9 +1,10 @@
 -- Makes a queue in one bucket or changes its settings there; NULL leaves a setting as it is (or at its default), and a
 -- running_max of -1 takes the cap away. Every bucket has a row of its own, so that a claim finds it where its jobs are.
+-- Without in_make it only changes one that there is. One that was deleted is made anew.
 CREATE OR REPLACE FUNCTION faultline.set_queue_in(
     in_bucket smallint, in_name text, in_paused boolean, in_running_max integer, in_lease_ttl_ms integer,
     in_attempts_max integer, in_backoff_base_ms integer, in_backoff_max_ms integer, in_retention_ms bigint,
-    in_key_retention_ms bigint, in_dead_retention_ms bigint)
+    in_key_retention_ms bigint, in_dead_retention_ms bigint, in_make boolean)
 RETURNS void
     /*verb*/
     AS $$
@@ -17,6 +18,15 @@ BEGIN
     PERFORM FROM faultline.meta m WHERE m.bucket = in_bucket;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no bucket %', coalesce(in_bucket::text, 'NULL') USING ERRCODE = 'FL400';
+    END IF;
+    DELETE FROM faultline.queues q
+     WHERE q.bucket = in_bucket AND q.name = in_name AND q.deleted_at IS NOT NULL AND in_make;
+    IF in_make IS DISTINCT FROM true THEN
+        PERFORM FROM faultline.queues q WHERE q.bucket = in_bucket AND q.name = in_name AND q.deleted_at IS NULL FOR UPDATE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no queue %', quote_nullable(in_name)
+                USING ERRCODE = 'FL404', HINT = 'Make it first: faultline queues set NAME --create, or SELECT faultline.set_queue(NAME)';
+        END IF;
     END IF;
     INSERT INTO faultline.queues AS q (
            bucket, name, paused, running_max, lease_ttl_ms, attempts_max, backoff_base_ms, backoff_max_ms,

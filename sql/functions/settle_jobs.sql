@@ -162,11 +162,14 @@ BEGIN
                    e.requeues, e.queue, e.worker, e.claimed_at, time_now, e.error
               FROM unnest(ids, outcomes, states, errors, rows) AS e(acted, outcome, next_state, error)
              WHERE e.acted IS NOT NULL;
-            INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, dead)
+            INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, retrying, dead, failures)
             SELECT in_bucket, e.queue, -count(*), count(*) FILTER (WHERE e.next_state = 'available'),
                    count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > time_now),
-                   count(*) FILTER (WHERE e.next_state = 'dead')
-              FROM unnest(ids, states, run_ats, rows) AS e(acted, next_state, next_run_at)
+                   count(*) FILTER (WHERE e.next_state = 'available' AND e.next_run_at > time_now AND e.next_attempt > 0),
+                   count(*) FILTER (WHERE e.next_state = 'dead'),
+                   count(*) FILTER (WHERE e.outcome IN ('failed', 'buried'))
+              FROM unnest(ids, states, run_ats, attempts, outcomes, rows)
+                   AS e(acted, next_state, next_run_at, next_attempt, outcome)
              WHERE e.acted IS NOT NULL GROUP BY e.queue;
             RETURN QUERY
             SELECT e.id, 'committed', NULL::faultline.stale_reason, NULL::bigint, NULL::text, NULL::faultline.job_state,

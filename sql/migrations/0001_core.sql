@@ -74,6 +74,9 @@ CREATE TABLE faultline.queues (
     dead_retention_ms bigint     NOT NULL DEFAULT 3153600000000 CHECK (dead_retention_ms >= 0),
     created_at       timestamptz NOT NULL DEFAULT faultline.clock(),
     updated_at       timestamptz NOT NULL DEFAULT faultline.clock(),
+    -- Since when nothing is added to it, and nobody sees it while it is empty. The row stays, for its finished jobs and for
+    -- what a producer's transaction that was open at that moment adds after all: no job is ever without a queue.
+    deleted_at       timestamptz,
     PRIMARY KEY (bucket, name),
     CHECK (octet_length(name) BETWEEN 1 AND 128)
 );
@@ -262,6 +265,21 @@ CREATE TABLE faultline.effects (
     CHECK (octet_length(key) BETWEEN 1 AND 256)
 );
 
+-- What people found out about effects that were begun and never recorded: one row per announcement, append-only.
+CREATE TABLE faultline.effect_decisions (
+    bucket      smallint    NOT NULL,
+    job_id      uuid        NOT NULL,
+    key         text        COLLATE "C" NOT NULL,
+    -- Under which the effect had begun.
+    token       bigint      NOT NULL,
+    happened    boolean     NOT NULL,
+    decided_at  timestamptz NOT NULL DEFAULT faultline.clock(),
+    decided_by  text        COLLATE "C" NOT NULL,
+    -- How that is known.
+    reason      text        NOT NULL,
+    PRIMARY KEY (bucket, job_id, key, token)
+);
+
 CREATE TABLE faultline.idempotency_keys (
     bucket       smallint    NOT NULL,
     queue        text        COLLATE "C" NOT NULL,
@@ -321,11 +339,15 @@ CREATE TABLE faultline.tallies (
     -- Of the available ones those that are marked as delayed. Less those of them whose time has come meanwhile, which
     -- are few and have an index, it is the number of scheduled jobs.
     delayed   bigint   NOT NULL DEFAULT 0,
+    -- Of the delayed ones those that wait for another attempt: they have one behind them.
+    retrying  bigint   NOT NULL DEFAULT 0,
     running   bigint   NOT NULL DEFAULT 0,
     held      bigint   NOT NULL DEFAULT 0,
     dead      bigint   NOT NULL DEFAULT 0,
     succeeded bigint   NOT NULL DEFAULT 0,
     cancelled bigint   NOT NULL DEFAULT 0,
+    -- No number of jobs: how many attempts have failed, or were lost with their worker, since the queue was made.
+    failures  bigint   NOT NULL DEFAULT 0,
     PRIMARY KEY (bucket, queue, id)
 )
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);

@@ -1,5 +1,5 @@
 -- Rows of the ledger that say what cannot be: an outcome that does not lead where the row says the job went, an
--- attempt without a lease, an end that does not carry its job.
+-- attempt without a lease or an act with one, an end that does not carry its job, a row that carries one and is no end.
 --
 -- Costs one walk over the ledger.
 --
@@ -20,7 +20,15 @@ WITH wrong AS MATERIALIZED (
                        WHEN 'expired' THEN l.state IN ('available', 'dead', 'held')
                        ELSE l.state IN ('available', 'dead')
                    END
-            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND (l.lease_id IS NULL OR l.started_at IS NULL))
-            OR (l.state IN ('succeeded', 'cancelled') AND (l.kind IS NULL OR l.payload IS NULL OR l.run_at IS NULL)))
+            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND num_nulls(l.lease_id, l.started_at) > 0)
+            OR (l.lease_id IS NOT NULL AND num_nulls(l.started_at, l.lease_expires_at, l.worker) > 0)
+            OR (l.lease_id IS NULL AND num_nonnulls(l.started_at, l.lease_expires_at) > 0)
+            OR (l.outcome IN ('requeued', 'purged') AND l.lease_id IS NOT NULL)
+            OR (l.state IN ('succeeded', 'cancelled')
+                AND num_nulls(l.kind, l.payload, l.run_at, l.priority, l.delivery, l.encoding, l.created_at) > 0)
+            OR (l.state NOT IN ('succeeded', 'cancelled')
+                AND num_nonnulls(l.kind, l.payload, l.run_at, l.priority, l.delivery, l.encoding, l.created_at) > 0)
+            OR (l.result IS NOT NULL AND l.state NOT IN ('succeeded', 'cancelled'))
+            OR l.attempt < 0 OR l.requeues < 0 OR NOT isfinite(l.ended_at) OR NOT isfinite(l.started_at))
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

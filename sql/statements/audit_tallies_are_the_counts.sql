@@ -11,10 +11,11 @@ WITH counted AS MATERIALIZED (
              WHERE j.bucket = $1::smallint AND j.queue <> ''
              GROUP BY j.queue, j.state
             UNION ALL
-            SELECT j.queue, 'delayed', count(*)
+            SELECT j.queue, marks.state, count(*)
               FROM faultline.jobs j
-             WHERE j.bucket = $1::smallint AND j.delayed AND j.state = 'available'
-             GROUP BY j.queue
+             CROSS JOIN LATERAL (VALUES ('delayed', true), ('retrying', j.attempt > 0)) AS marks(state, holds)
+             WHERE j.bucket = $1::smallint AND j.delayed AND j.state = 'available' AND marks.holds
+             GROUP BY j.queue, marks.state
             UNION ALL
             SELECT l.queue, l.state::text, count(*)
               FROM faultline.ledger l
@@ -27,9 +28,9 @@ WITH counted AS MATERIALIZED (
 ), tallied AS MATERIALIZED (
     SELECT t.queue, c.state, sum(c.jobs) AS jobs
       FROM faultline.tallies t
-     CROSS JOIN LATERAL (VALUES ('available', t.available), ('delayed', t.delayed), ('running', t.running),
-                                ('held', t.held), ('dead', t.dead), ('succeeded', t.succeeded), ('cancelled', t.cancelled))
-           AS c(state, jobs)
+     CROSS JOIN LATERAL (VALUES ('available', t.available), ('delayed', t.delayed), ('retrying', t.retrying),
+                                ('running', t.running), ('held', t.held), ('dead', t.dead), ('succeeded', t.succeeded),
+                                ('cancelled', t.cancelled)) AS c(state, jobs)
      WHERE t.bucket = $1::smallint
      GROUP BY t.queue, c.state
 ), wrong AS MATERIALIZED (
@@ -39,5 +40,11 @@ WITH counted AS MATERIALIZED (
       FROM counted c
       FULL JOIN tallied t ON t.queue = c.queue AND t.state = c.state
      WHERE coalesce(c.jobs, 0) <> coalesce(t.jobs, 0)
+    UNION ALL
+    SELECT f.queue, format('it has had %s failures', sum(f.failures))
+      FROM faultline.tallies f
+     WHERE f.bucket = $1::smallint
+     GROUP BY f.queue
+    HAVING sum(f.failures) < 0
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

@@ -2,11 +2,11 @@
 -- since is live, not finished. jobs_list_live says how a listing answers.
 --
 -- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 succeeded or cancelled; NULL: both  $7 looks at most
-SELECT l.id, l.queue, l.kind, l.state, l.priority, l.attempt, l.token, l.run_at, l.created_at, l.finished_at, l.worker,
-       l.last_error, l.looked, matches.found
+SELECT l.id, l.queue, l.kind, l.state, l.priority, l.attempt, l.token, l.run_at, l.created_at, l.finished_at,
+       NULL::timestamptz AS died_at, l.worker, l.last_error, l.tags, l.looked, matches.found
   FROM (SELECT e.*, row_number() OVER newest AS looked, lead(e.id) OVER newest IS NULL AS last
           FROM (SELECT f.job_id AS id, f.queue, f.kind, f.state::text AS state, f.priority, f.attempt, f.token, f.run_at,
-                       f.created_at, f.ended_at AS finished_at, f.worker, f.error AS last_error, f.requeues
+                       f.created_at, f.ended_at AS finished_at, f.worker, f.error AS last_error, f.tags, f.requeues
                   FROM faultline.ledger f
                  WHERE f.bucket = $1::smallint AND f.job_id < $2::uuid
                    AND f.queue = $4::text AND f.state IN ('succeeded', 'cancelled')

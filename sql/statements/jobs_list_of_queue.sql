@@ -12,14 +12,14 @@ WITH few AS MATERIALIZED (
     SELECT count(*) AS jobs FROM few
 )
 SELECT l.id, l.queue, l.kind, l.shown AS state, l.priority, l.attempt, l.token, l.run_at, l.created_at,
-       NULL::timestamptz AS finished_at, l.worker, l.last_error, s.jobs AS looked, l.id IS NOT NULL AS found
+       NULL::timestamptz AS finished_at, l.died_at, l.worker, l.last_error, l.tags, s.jobs AS looked, l.id IS NOT NULL AS found
   FROM size s
   LEFT JOIN LATERAL (
        SELECT j.*
          FROM few
         CROSS JOIN LATERAL (
               SELECT t.id, t.queue, t.kind, faultline.shown_state(t.state, t.run_at)::text AS shown, t.priority, t.attempt,
-                     t.token, t.run_at, t.created_at, t.worker, t.last_error
+                     t.token, t.run_at, t.created_at, t.died_at, t.worker, t.last_error, t.tags
                 FROM faultline.jobs t
                WHERE t.bucket = $1::smallint AND t.id = few.id LIMIT 1) AS j
         WHERE s.jobs <= $7::bigint AND few.id < $2::uuid

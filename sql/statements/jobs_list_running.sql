@@ -4,7 +4,7 @@
 --
 -- $1 bucket  $2 ids below  $3 rows at most  $4 queue  $5 kind  $6 running  $7 looks at most
 SELECT l.taken_id AS id, j.queue, j.kind, j.state::text AS state, j.priority, j.attempt, j.token, j.run_at, j.created_at,
-       NULL::timestamptz AS finished_at, j.worker, j.last_error, l.looked, j.id IS NOT NULL AS found
+       NULL::timestamptz AS finished_at, j.died_at, j.worker, j.last_error, j.tags, l.looked, j.id IS NOT NULL AS found
   FROM (SELECT c.taken_id, row_number() OVER newest AS looked, lead(c.taken_id) OVER newest IS NULL AS last
           FROM (SELECT taken.id AS taken_id
                   FROM faultline.grants g

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/utf8.h"
 #include "schema/migrator.h"
 #include "sql/statements.h"
 #include "store/answer.h"
@@ -29,6 +30,8 @@ constexpr std::int64_t kDeadRowsMin = 10'000;  // below that bloat costs nothing
 constexpr std::int64_t kUpdatesMin = 10'000;   // below that a ratio says nothing
 constexpr double kHotRatioMin = 0.3;
 constexpr double kBlockerDangerSeconds = 60;
+constexpr std::int64_t kRetryingMin = 10;  // below that it is an ordinary mishap
+constexpr std::size_t kErrorShown = 200;
 constexpr double kConnectionsWarning = 0.8;
 constexpr double kConnectionsDanger = 0.95;
 
@@ -398,6 +401,31 @@ Expected<Finding> check_queues(pg::Connection& connection, std::int16_t buckets,
                  .todo = "if that is over: faultline queues resume " + names.front()};
 }
 
+/// A queue in which everything fails looks idle: nothing is due and nothing runs.
+Expected<Finding> check_failing(pg::Connection& connection, std::int16_t buckets, Deadline until) {
+  std::vector<std::string> found;
+  std::string first;
+  for (std::int16_t bucket = 0; bucket < buckets; ++bucket) {
+    auto rows = connection.exec(sql::kDoctorFailing, pg::Params{}.add(bucket).add(kRetryingMin), until);
+    if (!rows) return std::unexpected(std::move(rows.error()));
+    for (int row = 0; row < rows->rows(); ++row) {
+      const auto name = rows->get<std::string>(row, 0);
+      const auto error = rows->get<std::string>(row, 3);
+      if (first.empty()) first = name;
+      found.push_back("in " + name + " " + std::to_string(rows->get<std::int64_t>(row, 1)) +
+                      " jobs wait for another attempt, and " +
+                      std::to_string(rows->get<std::int64_t>(row, 2)) + " have ended in ten minutes" +
+                      (error.empty() ? "" : ": " + std::string{first_bytes(error, kErrorShown)}));
+    }
+  }
+  if (found.empty()) return Finding{.name = "failing_queues", .seen = "none"};
+  return Finding{.name = "failing_queues",
+                 .level = Level::warning,
+                 .seen = joined(found, "; "),
+                 .todo = "faultline jobs list --queue " + first +
+                         " --state scheduled has each one's last error and when it is tried next"};
+}
+
 /// What can be looked at only where Faultline's schema is.
 Expected<void> check_database(pg::Connection& connection, const ServerSettings& server, Findings& findings,
                               Deadline until) {
@@ -406,7 +434,7 @@ Expected<void> check_database(pg::Connection& connection, const ServerSettings& 
   const auto buckets = meta->get<std::int16_t>(0, 0);
   for (auto finding : {check_clock(connection, until), check_bloat(connection, server, until),
                        check_snapshots(connection, until), check_leases(connection, buckets, until),
-                       check_queues(connection, buckets, until)}) {
+                       check_queues(connection, buckets, until), check_failing(connection, buckets, until)}) {
     if (!finding) return std::unexpected(std::move(finding.error()));
     findings.push_back(std::move(*finding));
   }

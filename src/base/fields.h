@@ -157,6 +157,7 @@ inline constexpr FieldInfo kTraceparent{.name = "traceparent",
 inline constexpr FieldInfo kRequeues{.name = "requeues", .about = "How often it was put back after its end"};
 inline constexpr FieldInfo kCreatedAt{.name = "created_at", .about = "When it was added"};
 inline constexpr FieldInfo kFinishedAt{.name = "finished_at", .about = "When it succeeded or was cancelled"};
+inline constexpr FieldInfo kDiedAt{.name = "died_at", .about = "Since when it is dead"};
 inline constexpr FieldInfo kLeaseExpiresAt{.name = "lease_expires_at", .about = "When the lease runs out"};
 inline constexpr FieldInfo kLastError{.name = "last_error", .about = "Why the last attempt that failed did"};
 inline constexpr FieldInfo kReason{.name = "reason", .about = "Why the write was refused"};
@@ -301,6 +302,17 @@ inline constexpr auto kFields<EffectRecord> = std::tuple{
 static_assert(is_whole(kFields<EffectRecord>));
 
 template <>
+inline constexpr auto kFields<EffectDecision> = std::tuple{
+    field(&EffectDecision::key, {.name = "key", .about = "The effect's name within its job"}),
+    field(&EffectDecision::token, {.name = "token", .about = "The token under which it had begun"}),
+    field(&EffectDecision::happened, {.name = "happened", .about = "Whether it happened"}),
+    field(&EffectDecision::decided_at, {.name = "decided_at", .about = "When that was said"}),
+    field(&EffectDecision::decided_by, {.name = "decided_by", .about = "Who said so"}),
+    field(&EffectDecision::reason, {.name = "reason", .about = "How it is known"}),
+};
+static_assert(is_whole(kFields<EffectDecision>));
+
+template <>
 inline constexpr auto kFields<Job> = std::tuple{
     field(&Job::id, facts::kId),
     field(&Job::queue, facts::kQueue),
@@ -316,6 +328,7 @@ inline constexpr auto kFields<Job> = std::tuple{
     field(&Job::claimed_at, {.name = "claimed_at", .about = "When the last attempt began"}),
     field(&Job::lease_expires_at, facts::kLeaseExpiresAt),
     field(&Job::finished_at, facts::kFinishedAt),
+    field(&Job::died_at, facts::kDiedAt),
     field(&Job::worker, facts::kWorker),
     field(&Job::delivery, facts::kDelivery),
     field(&Job::encoding, facts::kEncoding),
@@ -349,8 +362,10 @@ inline constexpr auto kFields<JobSummary> = std::tuple{
     field(&JobSummary::run_at, facts::kShownRunAt),
     field(&JobSummary::created_at, facts::kCreatedAt),
     field(&JobSummary::finished_at, facts::kFinishedAt),
+    field(&JobSummary::died_at, facts::kDiedAt),
     field(&JobSummary::worker, facts::kWorker),
     field(&JobSummary::last_error, facts::kLastError),
+    field(&JobSummary::tags, facts::kTags),
 };
 static_assert(is_whole(kFields<JobSummary>));
 
@@ -388,6 +403,8 @@ inline constexpr auto kFields<Queue> = std::tuple{
     field(&Queue::key_retention, facts::kKeyRetention),
     field(&Queue::created_at, {.name = "created_at", .about = "When it was made"}),
     field(&Queue::updated_at, {.name = "updated_at", .about = "When it was last changed"}),
+    field(&Queue::deleted_at,
+          {.name = "deleted_at", .about = "It was deleted, and has got a job all the same"}),
 };
 static_assert(is_whole(kFields<Queue>));
 
@@ -396,12 +413,16 @@ template <>
 inline constexpr auto kFields<QueueCounts> = std::tuple{
     field(&QueueCounts::queue, facts::kQueue),
     field(&QueueCounts::scheduled, {.name = "scheduled", .about = "Jobs that are not due yet"}),
+    field(&QueueCounts::retrying, {.name = "retrying", .about = "Jobs that wait for another attempt"}),
     field(&QueueCounts::available, {.name = "available", .about = "Jobs that are due"}),
     field(&QueueCounts::running, {.name = "running", .about = "Jobs with a lease"}),
     field(&QueueCounts::held, {.name = "held", .about = "Jobs that wait for a person"}),
     field(&QueueCounts::dead, {.name = "dead", .about = "Jobs that have used up their attempts"}),
     field(&QueueCounts::succeeded, {.name = "succeeded", .about = "Jobs still kept"}),
     field(&QueueCounts::cancelled, {.name = "cancelled", .about = "Jobs still kept"}),
+    field(&QueueCounts::failures,
+          {.name = "failures",
+           .about = "Attempts that have failed or were lost since the queue was made; it only grows"}),
     field(&QueueCounts::oldest_due_age,
           {.name = "oldest_due_age_ms", .about = "How long the first due job has waited"}),
 };

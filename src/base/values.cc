@@ -101,6 +101,21 @@ constexpr std::array kPurgeStatuses = {
     std::pair{PurgeStatus::token_exhausted, std::string_view{"token_exhausted"}},
 };
 
+constexpr std::array kDecideStatuses = {
+    std::pair{DecideStatus::decided, std::string_view{"decided"}},
+    std::pair{DecideStatus::otherwise, std::string_view{"otherwise"}},
+    std::pair{DecideStatus::recorded, std::string_view{"recorded"}},
+    std::pair{DecideStatus::changed, std::string_view{"changed"}},
+    std::pair{DecideStatus::running, std::string_view{"running"}},
+    std::pair{DecideStatus::not_found, std::string_view{"not_found"}},
+};
+
+constexpr std::array kQueueDeletions = {
+    std::pair{QueueDeletion::Status::deleted, std::string_view{"deleted"}},
+    std::pair{QueueDeletion::Status::has_jobs, std::string_view{"has_jobs"}},
+    std::pair{QueueDeletion::Status::not_found, std::string_view{"not_found"}},
+};
+
 constexpr std::array kCodes = {
     std::pair{ErrorCode::invalid_argument, std::string_view{"invalid_argument"}},
     std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
@@ -146,6 +161,8 @@ std::optional<StaleReason> parse_stale_reason(std::string_view text) { return va
 std::string_view to_string(CancelStatus status) { return word_of(kCancelStatuses, status); }
 std::string_view to_string(RequeueStatus status) { return word_of(kRequeueStatuses, status); }
 std::string_view to_string(PurgeStatus status) { return word_of(kPurgeStatuses, status); }
+std::string_view to_string(DecideStatus status) { return word_of(kDecideStatuses, status); }
+std::string_view to_string(QueueDeletion::Status status) { return word_of(kQueueDeletions, status); }
 std::string_view to_string(ErrorCode code) { return word_of(kCodes, code); }
 
 std::string Error::describe() const { return hint.empty() ? message : message + " (" + hint + ")"; }

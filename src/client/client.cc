@@ -173,9 +173,19 @@ Expected<std::vector<RequeueStatus>> Client::requeue(std::span<const JobId> jobs
   return store_->requeue(jobs, name_, call);
 }
 
+Expected<DecideStatus> Client::decide_effect(const EffectFinding& finding) {
+  return store_->decide_effect(finding, name_);
+}
+
 Expected<void> Client::set_queue(std::string_view name, const QueueSettings& settings) {
   return store_->set_queue(name, settings);
 }
+
+Expected<void> Client::change_queue(std::string_view name, const QueueSettings& settings) {
+  return store_->change_queue(name, settings);
+}
+
+Expected<QueueDeletion> Client::delete_queue(std::string_view name) { return store_->delete_queue(name); }
 
 Expected<void> Client::pause(std::string_view queue) { return store_->pause(queue); }
 Expected<void> Client::resume(std::string_view queue) { return store_->resume(queue); }

@@ -158,6 +158,7 @@ void write(JsonWriter& out, const Stale& stale) { write_object(out, stale); }
 void write(JsonWriter& out, const Attempt& attempt) { write_object(out, attempt); }
 void write(JsonWriter& out, const StaleWrite& write) { write_object(out, write); }
 void write(JsonWriter& out, const EffectRecord& effect) { write_object(out, effect); }
+void write(JsonWriter& out, const EffectDecision& decision) { write_object(out, decision); }
 void write(JsonWriter& out, const Job& job) { write_object(out, job); }
 void write(JsonWriter& out, const JobSummary& job) { write_object(out, job); }
 void write(JsonWriter& out, const QueueSettings& settings) { write_object(out, settings); }
@@ -169,6 +170,7 @@ void write(JsonWriter& out, const JobHistory& history) {
   write_array(out, "attempts", history.attempts);
   write_array(out, "stale_writes", history.stale_writes);
   write_array(out, "effects", history.effects);
+  write_array(out, "decisions", history.decisions);
   out.end_object();
 }
 

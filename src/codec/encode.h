@@ -20,6 +20,7 @@ void write(JsonWriter& out, const Stale& stale);
 void write(JsonWriter& out, const Attempt& attempt);
 void write(JsonWriter& out, const StaleWrite& write);
 void write(JsonWriter& out, const EffectRecord& effect);
+void write(JsonWriter& out, const EffectDecision& decision);
 void write(JsonWriter& out, const Job& job);
 void write(JsonWriter& out, const JobSummary& job);
 void write(JsonWriter& out, const QueueSettings& settings);

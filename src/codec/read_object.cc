@@ -219,6 +219,27 @@ bool read(Json value, EffectResult& into, Refusal& refusal) {
   return read_object(value, into, kMembers, refusal);
 }
 
+bool read(Json value, EffectFinding& into, Refusal& refusal) {
+  static constexpr Member<EffectFinding> kMembers[] = {
+      member<&EffectFinding::key>("key", true),
+      member<&EffectFinding::happened>("happened", true),
+      {.name = "result",
+       .read =
+           [](Json v, EffectFinding& finding, Refusal&) {
+             finding.result = v.raw();
+             return true;
+           },
+       .null_counts = true,
+       .instead_of = "result_base64"},
+      {.name = "result_base64",
+       .read = [](Json v, EffectFinding& finding, Refusal& r) { return read_base64(v, finding.result, r); },
+       .instead_of = "result"},
+      member<&EffectFinding::reason>("reason", true),
+      member<&EffectFinding::begun_under>("token"),
+  };
+  return read_object(value, into, kMembers, refusal);
+}
+
 bool read(Json value, ListRequest& into, Refusal& refusal) {
   static constexpr Member<ListRequest> kMembers[] = {
       member<&ListRequest::queue>("queue"),

@@ -60,6 +60,7 @@ bool read(Json value, QueueSettings& into, Refusal& refusal);
 bool read(Json value, Settlement& into, Refusal& refusal);
 bool read(Json value, ProgressReport& into, Refusal& refusal);
 bool read(Json value, EffectKey& into, Refusal& refusal);
+bool read(Json value, EffectFinding& into, Refusal& refusal);
 bool read(Json value, EffectResult& into, Refusal& refusal);
 bool read(Json value, ListRequest& into, Refusal& refusal);
 /// What names a call, so that it can be sent again.

@@ -210,6 +210,7 @@ std::vector<std::pair<std::string, std::string>> struct_schemas() {
       {"Attempt", object_schema<Attempt>()},
       {"StaleWrite", object_schema<StaleWrite>()},
       {"EffectRecord", object_schema<EffectRecord>()},
+      {"EffectDecision", object_schema<EffectDecision>()},
       {"QueueSettings", object_schema<QueueSettings>()},
       // The name stands in the queue's own fields.
       {"Queue", object_schema<Queue, QueueCounts>("queue")},

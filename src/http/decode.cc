@@ -200,13 +200,22 @@ ServiceResult<SelectCall> decode_change(std::string_view body, bool with_reason,
   return with_reason ? decode(body, kCancel, limits) : decode(body, kRequeue, limits);
 }
 
-ServiceResult<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {
+template <class T>
+static ServiceResult<T> decode_whole(std::string_view body, const Limits& limits) {
   const ServiceResult<Json> json = parse_body(body, limits.depth_max);
   if (!json) return std::unexpected(json.error());
-  QueueSettings settings;
+  T value;
   Refusal refusal;
-  if (!codec::read(*json, settings, refusal)) return std::unexpected(invalid(refusal.message()));
-  return settings;
+  if (!codec::read(*json, value, refusal)) return std::unexpected(invalid(refusal.message()));
+  return value;
+}
+
+ServiceResult<EffectFinding> decode_finding(std::string_view body, const Limits& limits) {
+  return decode_whole<EffectFinding>(body, limits);
+}
+
+ServiceResult<QueueSettings> decode_queue_settings(std::string_view body, const Limits& limits) {
+  return decode_whole<QueueSettings>(body, limits);
 }
 
 }  // namespace faultline::http

@@ -67,6 +67,9 @@ struct SelectCall {
 /// The same for the one job that the address names: {"call_id": …, "reason": …} or nothing.
 [[nodiscard]] service::ServiceResult<SelectCall> decode_change(std::string_view body, bool with_reason,
                                                                const Limits& limits);
+/// What was found out about an effect of the job that the address names.
+[[nodiscard]] service::ServiceResult<EffectFinding> decode_finding(std::string_view body,
+                                                                   const Limits& limits);
 [[nodiscard]] service::ServiceResult<QueueSettings> decode_queue_settings(std::string_view body,
                                                                           const Limits& limits);
 

@@ -22,8 +22,11 @@ void post_requeue(const Call& call);
 void post_requeue_many(const Call& call);
 void post_purge(const Call& call);
 void post_purge_many(const Call& call);
+void post_decide(const Call& call);
 void get_queues(const Call& call);
 void patch_queue(const Call& call);
+void put_queue(const Call& call);
+void delete_queue(const Call& call);
 void get_stale(const Call& call);
 // handlers_events.cc
 void get_events(const Call& call);

@@ -236,6 +236,30 @@ void post_purge_many(const Call& call) {
                      answer_with<service::Changed<PurgeStatus>>(call, &changed_response<PurgeStatus>));
 }
 
+void post_decide(const Call& call) {
+  const auto id = job_of(call);
+  if (!id) return;
+  auto finding = accepted(call, decode_finding(call.request.body, call.limits()));
+  if (!finding) return;
+  finding->job = *id;
+  call.service.decide_effect(
+      call.who, *finding,
+      answer_with<DecideStatus>(call, [id = *id, key = finding->key](DecideStatus status) {
+        if (status == DecideStatus::not_found) {
+          return problem_response({.code = service::Code::not_found,
+                                   .message = "there is no such job, or it has no such effect on record",
+                                   .hint = "GET /v1/jobs/{id} shows the effects that were begun"});
+        }
+        JsonWriter out;
+        out.begin_object();
+        out.key("id").string(id.to_string());
+        out.key("key").string(key);
+        out.key("status").string(to_string(status));
+        out.end_object();
+        return Response{.body = out.take()};
+      }));
+}
+
 void get_queues(const Call& call) {
   call.service.queues(call.who, answer_with<std::vector<service::QueueOverview>>(
                                     call, [](const std::vector<service::QueueOverview>& queues) {
@@ -243,11 +267,25 @@ void get_queues(const Call& call) {
                                     }));
 }
 
-void patch_queue(const Call& call) {
+static void set_queue(const Call& call, bool make) {
   auto settings = accepted(call, decode_queue_settings(call.request.body, call.limits()));
   if (!settings) return;
-  call.service.set_queue(call.who, call.params.front(), *settings,
+  call.service.set_queue(call.who, call.params.front(), *settings, make,
                          answer_with<service::QueueOverview>(call, &queue_response));
+}
+
+void patch_queue(const Call& call) { set_queue(call, /*make=*/false); }
+void put_queue(const Call& call) { set_queue(call, /*make=*/true); }
+
+void delete_queue(const Call& call) {
+  call.service.delete_queue(call.who, call.params.front(),
+                            answer_with<QueueDeletion>(call, [](const QueueDeletion& deletion) {
+                              JsonWriter out;
+                              out.begin_object();
+                              out.key("status").string(to_string(deletion.status));
+                              out.end_object();
+                              return Response{.body = out.take()};
+                            }));
 }
 
 void get_stale(const Call& call) {

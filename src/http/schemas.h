@@ -45,11 +45,14 @@ inline constexpr std::string_view kSchemas = R"json({
     "stale_writes": {"type": "array", "items": {"$ref": "#/components/schemas/StaleWrite"}},
     "next_cursor": {"type": "string"}}},
   "EffectRecord": {},
-  "JobHistory": {"type": "object", "required": ["job", "attempts", "stale_writes", "effects"], "properties": {
+  "EffectDecision": {},
+  "JobHistory": {"type": "object", "required": ["job", "attempts", "stale_writes", "effects", "decisions"], "properties": {
     "job": {"$ref": "#/components/schemas/Job"},
     "attempts": {"type": "array", "items": {"$ref": "#/components/schemas/Attempt"}},
     "stale_writes": {"type": "array", "items": {"$ref": "#/components/schemas/StaleWrite"}},
-    "effects": {"type": "array", "items": {"$ref": "#/components/schemas/EffectRecord"}}}},
+    "effects": {"type": "array", "items": {"$ref": "#/components/schemas/EffectRecord"}},
+    "decisions": {"type": "array", "items": {"$ref": "#/components/schemas/EffectDecision"},
+      "description": "What people have said about effects that were begun and never recorded"}}},
   "JobFilter": {"type": "object", "additionalProperties": false, "properties": {
     "queue": {"type": "string"},
     "kind": {"type": "string"},
@@ -80,6 +83,20 @@ inline constexpr std::string_view kSchemas = R"json({
     "filter": {"$ref": "#/components/schemas/JobFilter"},
     "dry_run": {"type": "boolean", "default": false},
     "call_id": {"$ref": "#/components/schemas/CallId"}}},
+  "DecideEffect": {"type": "object", "required": ["key", "happened", "reason"], "additionalProperties": false, "properties": {
+    "key": {"type": "string", "description": "The effect's name within its job"},
+    "happened": {"type": "boolean"},
+    "result": {"description": "What it gave, if it happened: any JSON value, kept as the bytes that came; the next attempt gets it"},
+    "result_base64": {"type": "string", "contentEncoding": "base64"},
+    "reason": {"type": "string", "description": "How that is known, for the record"},
+    "token": {"$ref": "#/components/schemas/Token",
+      "description": "Under which it was begun, as the job's history has it: what was begun anew since is not meant. Not there: that of the effect on record now"}}},
+  "DecidedEffect": {"type": "object", "required": ["id", "key", "status"], "properties": {
+    "id": {"$ref": "#/components/schemas/Id"},
+    "key": {"type": "string"},
+    "status": {"enum": ["decided", "otherwise", "recorded", "changed", "running"],
+      "description": "decided: on record, by this call or one that said the same. otherwise: it was decided before, and differently. recorded: its attempt has recorded what it gave. changed: it was begun anew since. running: an attempt is under way"}}},
+  "DeletedQueue": {"type": "object", "required": ["status"], "properties": {"status": {"const": "deleted"}}},
   "ChangedItem": {"type": "object", "required": ["id", "status"], "properties": {
     "id": {"$ref": "#/components/schemas/Id"},
     "status": {"enum": ["cancelled", "requested", "finished", "requeued", "live", "purged", "not_dead", "not_found", "token_exhausted"]}}},

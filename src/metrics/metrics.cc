@@ -451,6 +451,7 @@ void Metrics::swept(const Sweep& sweep) {
 void Metrics::show_queues(std::span<const QueueCounts> counts) {
   struct Depth {
     std::array<std::int64_t, 7> jobs{};  // by state, in JobState's order
+    std::int64_t retrying = 0;
     double oldest = 0;
   };
   std::map<std::string, Depth> depths;
@@ -459,6 +460,7 @@ void Metrics::show_queues(std::span<const QueueCounts> counts) {
     const std::array<std::int64_t, 7> jobs{of.scheduled, of.available, of.running,  of.held,
                                            of.dead,      of.succeeded, of.cancelled};
     for (std::size_t i = 0; i < jobs.size(); ++i) depth.jobs[i] += jobs[i];
+    depth.retrying += of.retrying;
     if (of.oldest_due_age) depth.oldest = std::max(depth.oldest, seconds(*of.oldest_due_age));
   }
   std::vector<Reading> readings;
@@ -468,6 +470,8 @@ void Metrics::show_queues(std::span<const QueueCounts> counts) {
                           .value = static_cast<double>(depth.jobs[i]),
                           .labels = {queue, std::string{to_string(static_cast<JobState>(i))}}});
     }
+    readings.push_back(
+        {.id = Id::queue_jobs, .value = static_cast<double>(depth.retrying), .labels = {queue, "retrying"}});
     readings.push_back({.id = Id::queue_oldest_due_age, .value = depth.oldest, .labels = {queue}});
   }
   impl_->show(Impl::Part::queues, std::move(readings));

@@ -392,6 +392,36 @@ class Calls final : public pb::Faultline::CallbackService {
     });
   }
 
+  ServerUnaryReactor* DecideEffect(CallbackServerContext* context, const pb::DecideEffectRequest* request,
+                                   pb::DecideEffectResponse* response) override {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+      auto id = wire::job_id(request->job_id());
+      if (!id) return malformed(std::move(id.error()));
+      EffectFinding finding{.job = *id,
+                            .key = request->key(),
+                            .happened = request->happened(),
+                            .result = request->result(),
+                            .reason = request->reason()};
+      if (request->has_token()) finding.begun_under = FenceToken{request->token()};
+      shared_.service.decide_effect(who, std::move(finding),
+                                    reply<DecideStatus>(reactor, [response](DecideStatus status) {
+                                      response->set_status(std::string{to_string(status)});
+                                      return grpc::Status::OK;
+                                    }));
+      return {};
+    });
+  }
+
+  ServerUnaryReactor* DeleteQueue(CallbackServerContext* context, const pb::DeleteQueueRequest* request,
+                                  pb::DeleteQueueResponse* /*response*/) override {
+    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+      shared_.service.delete_queue(
+          who, request->name(),
+          reply<QueueDeletion>(reactor, [](const QueueDeletion&) { return grpc::Status::OK; }));
+      return {};
+    });
+  }
+
   ServerUnaryReactor* ListQueues(CallbackServerContext* context, const pb::ListQueuesRequest* /*request*/,
                                  pb::ListQueuesResponse* response) override {
     return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
@@ -409,7 +439,7 @@ class Calls final : public pb::Faultline::CallbackService {
   ServerUnaryReactor* SetQueue(CallbackServerContext* context, const pb::SetQueueRequest* request,
                                pb::SetQueueResponse* /*response*/) override {
     return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      shared_.service.set_queue(who, request->name(), wire::from_proto(*request),
+      shared_.service.set_queue(who, request->name(), wire::from_proto(*request), request->create(),
                                 reply<service::QueueOverview>(
                                     reactor, [](const service::QueueOverview&) { return grpc::Status::OK; }));
       return {};

@@ -55,7 +55,9 @@ Scope scope_of(Operation operation) {
     case Operation::cancel:
     case Operation::requeue:
     case Operation::purge:
+    case Operation::decide:
     case Operation::set_queue:
+    case Operation::delete_queue:
       return Scope::admin;
   }
   return Scope::admin;

@@ -58,7 +58,9 @@ enum class Operation {
   cancel,        // admin
   requeue,       // admin
   purge,         // admin
+  decide,        // admin
   set_queue,     // admin
+  delete_queue,  // admin
 };
 [[nodiscard]] Scope scope_of(Operation operation);
 /// Nothing, or why not (forbidden). With a queue, whether the key is bound to others.

@@ -29,7 +29,8 @@ json to_json(const QueueOverview& overview) {
   json object{
       {"name", overview.queue.name},   {"paused", overview.queue.paused}, {"scheduled", counts.scheduled},
       {"available", counts.available}, {"running", counts.running},       {"held", counts.held},
-      {"dead", counts.dead},           {"succeeded", counts.succeeded},   {"cancelled", counts.cancelled}};
+      {"dead", counts.dead},           {"succeeded", counts.succeeded},   {"cancelled", counts.cancelled},
+      {"retrying", counts.retrying},   {"failures", counts.failures}};
   object["running_max"] = overview.queue.running_max ? json(*overview.queue.running_max) : json();
   object["oldest_due_age_ms"] =
       counts.oldest_due_age ? json(std::chrono::duration_cast<milliseconds>(*counts.oldest_due_age).count())

@@ -95,6 +95,7 @@ Expected<void> MonitoredStore::probe(Store& store) {
   if (!queues) return std::unexpected(std::move(queues.error()));
   if (auto writable = store.check_writable(); !writable) return writable;
   const std::lock_guard lock{mutex_};
+  queues_.clear();
   for (Queue& queue : *queues) queues_.insert(std::move(queue.name));
   return {};
 }
@@ -161,6 +162,11 @@ ServiceResult<bool> MonitoredStore::queue_exists(std::string_view name) {
 void MonitoredStore::remember_queue(std::string_view name) {
   const std::lock_guard lock{mutex_};
   queues_.emplace(name);
+}
+
+void MonitoredStore::forget_queue(const std::string& name) {
+  const std::lock_guard lock{mutex_};
+  queues_.erase(name);
 }
 
 }  // namespace faultline::service

@@ -44,6 +44,7 @@ class MonitoredStore {
   /// The same, and asks the database about a name that is not known.
   [[nodiscard]] ServiceResult<bool> queue_exists(std::string_view name);
   void remember_queue(std::string_view name);
+  void forget_queue(const std::string& name);
 
   void stop();
 

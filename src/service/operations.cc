@@ -28,6 +28,12 @@ std::vector<QueueOverview> overviews_of(std::vector<Queue> queues, std::vector<Q
   return overviews;
 }
 
+Problem no_such_queue(const std::string& name) {
+  return {.code = Code::not_found,
+          .message = "there is no queue \"" + name + "\"",
+          .hint = "check the name, or make the queue first"};
+}
+
 ServiceResult<QueueOverview> find_queue(Store& store, const std::string& name) {
   auto queues = store.queues();
   if (!queues) return std::unexpected(Problem::from(queues.error()));
@@ -35,9 +41,7 @@ ServiceResult<QueueOverview> find_queue(Store& store, const std::string& name) {
   auto counts = store.counts(name);
   if (!counts) return std::unexpected(Problem::from(counts.error()));
   auto overviews = overviews_of(std::move(*queues), std::move(*counts));
-  if (overviews.empty()) {
-    return std::unexpected(Problem{.code = Code::not_found, .message = "there is no queue \"" + name + "\""});
-  }
+  if (overviews.empty()) return std::unexpected(no_such_queue(name));
   return std::move(overviews.front());
 }
 

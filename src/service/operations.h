@@ -19,6 +19,7 @@ template <class T>
 
 [[nodiscard]] std::vector<QueueOverview> overviews_of(std::vector<Queue> queues,
                                                       std::vector<QueueCounts> counts);
+[[nodiscard]] Problem no_such_queue(const std::string& name);
 [[nodiscard]] ServiceResult<QueueOverview> find_queue(Store& store, const std::string& name);
 
 [[nodiscard]] ServiceResult<Service::StalePage> list_stale_writes(Store& store, const Principal& who,

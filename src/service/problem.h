@@ -22,7 +22,7 @@ enum class Code {
   unauthenticated,  ///< no key, or one that is not good (any more)           401 UNAUTHENTICATED
   forbidden,        ///< the key is good, and does not allow this             403 PERMISSION_DENIED
   not_found,        ///< no such job, queue, or address                       404 NOT_FOUND
-  conflict,         ///< the idempotency key names another job                409 ALREADY_EXISTS
+  conflict,         ///< the key names another job, or the queue has live jobs 409 ALREADY_EXISTS
   stale,            ///< every write of it was refused by the fence           409 FAILED_PRECONDITION
   overloaded,       ///< too much is under way; nothing happened              429 RESOURCE_EXHAUSTED
   unavailable,      ///< the database is away or the server stops; nothing happened   503 UNAVAILABLE

@@ -96,12 +96,14 @@ class ServiceImpl : public Service {
   void job(const Principal& who, JobId id, Done<JobHistory> done) override;
   void list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) override;
   void queues(const Principal& who, Done<std::vector<QueueOverview>> done) override;
-  void set_queue(const Principal& who, std::string name, QueueSettings settings,
+  void set_queue(const Principal& who, std::string name, QueueSettings settings, bool make,
                  Done<QueueOverview> done) override;
   void cancel(const Principal& who, Selection jobs, std::string reason,
               Done<Changed<CancelStatus>> done) override;
   void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) override;
   void purge(const Principal& who, Selection jobs, Done<Changed<PurgeStatus>> done) override;
+  void decide_effect(const Principal& who, EffectFinding finding, Done<DecideStatus> done) override;
+  void delete_queue(const Principal& who, std::string name, Done<QueueDeletion> done) override;
   void stale_writes(const Principal& who, std::size_t limit, std::string cursor,
                     Done<StalePage> done) override;
 
@@ -678,7 +680,7 @@ void ServiceImpl::queues(const Principal& who, Done<std::vector<QueueOverview>> 
       });
 }
 
-void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSettings settings,
+void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSettings settings, bool make,
                             Done<QueueOverview> done) {
   if (auto problem = check_access(who, Operation::set_queue, name)) {
     return done(std::unexpected(std::move(*problem)));
@@ -688,8 +690,8 @@ void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSetting
   }
   ask_store<QueueOverview>(
       1, 0, std::move(done),
-      [this, name = std::move(name), settings](Store& store) -> ServiceResult<QueueOverview> {
-        if (auto set = store.set_queue(name, settings); !set)
+      [this, name = std::move(name), settings, make](Store& store) -> ServiceResult<QueueOverview> {
+        if (auto set = make ? store.set_queue(name, settings) : store.change_queue(name, settings); !set)
           return std::unexpected(Problem::from(set.error()));
         store_.remember_queue(name);
         dispatcher_.wake(name);
@@ -760,6 +762,38 @@ void ServiceImpl::purge(const Principal& who, Selection jobs, Done<Changed<Purge
                       [name = who.name](Store& store, std::span<const JobId> ids, Uuid call) {
                         return to_result(store.purge_dead(ids, name, call));
                       });
+}
+
+void ServiceImpl::decide_effect(const Principal& who, EffectFinding finding, Done<DecideStatus> done) {
+  if (auto problem = check_access(who, Operation::decide)) return done(std::unexpected(std::move(*problem)));
+  ask_store<DecideStatus>(1, finding.result.size(), std::move(done),
+                          [who, finding = std::move(finding)](Store& store) -> ServiceResult<DecideStatus> {
+                            const auto known = known_to(store, who, {&finding.job, 1});
+                            if (!known) return std::unexpected(known.error());
+                            if (!known->front()) return DecideStatus::not_found;
+                            return to_result(store.decide_effect(finding, who.name));
+                          });
+}
+
+void ServiceImpl::delete_queue(const Principal& who, std::string name, Done<QueueDeletion> done) {
+  if (auto problem = check_access(who, Operation::delete_queue, name)) {
+    return done(std::unexpected(std::move(*problem)));
+  }
+  ask_store<QueueDeletion>(
+      1, 0, std::move(done), [this, name = std::move(name)](Store& store) -> ServiceResult<QueueDeletion> {
+        auto deletion = to_result(store.delete_queue(name));
+        if (!deletion) return deletion;
+        if (deletion->status == QueueDeletion::Status::not_found) return std::unexpected(no_such_queue(name));
+        if (deletion->status == QueueDeletion::Status::has_jobs) {
+          return std::unexpected(Problem{.code = Code::conflict,
+                                         .message = "the queue \"" + name + "\" has " +
+                                                    std::to_string(deletion->live) +
+                                                    (deletion->live == 1 ? " live job" : " live jobs"),
+                                         .hint = "let them finish, or cancel or purge them first"});
+        }
+        store_.forget_queue(name);
+        return deletion;
+      });
 }
 
 void ServiceImpl::stale_writes(const Principal& who, std::size_t limit, std::string cursor,

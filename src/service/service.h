@@ -138,13 +138,18 @@ class Service {
   /// `cursor` is a `Page::next`, or empty.
   virtual void list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) = 0;
   virtual void queues(const Principal& who, Done<std::vector<QueueOverview>> done) = 0;
-  virtual void set_queue(const Principal& who, std::string name, QueueSettings settings,
+  /// `make`: one that there is not, too; otherwise that is `not_found`.
+  virtual void set_queue(const Principal& who, std::string name, QueueSettings settings, bool make,
                          Done<QueueOverview> done) = 0;
+  /// A queue that has live jobs is a `conflict`.
+  virtual void delete_queue(const Principal& who, std::string name, Done<QueueDeletion> done) = 0;
   virtual void cancel(const Principal& who, Selection jobs, std::string reason,
                       Done<Changed<CancelStatus>> done) = 0;
   virtual void requeue(const Principal& who, Selection jobs, Done<Changed<RequeueStatus>> done) = 0;
   /// Removes dead jobs for good.
   virtual void purge(const Principal& who, Selection jobs, Done<Changed<PurgeStatus>> done) = 0;
+  /// Says of an effect that was begun and never recorded whether it happened.
+  virtual void decide_effect(const Principal& who, EffectFinding finding, Done<DecideStatus> done) = 0;
   struct StalePage {
     std::vector<StaleWrite> writes;
     std::optional<std::string> next;

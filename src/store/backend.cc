@@ -221,4 +221,9 @@ void Backend::remember_queue(std::string_view queue) {
   queues_.emplace(queue);
 }
 
+void Backend::forget_queue(std::string_view queue) {
+  const std::lock_guard lock{mutex_};
+  if (const auto known = queues_.find(queue); known != queues_.end()) queues_.erase(known);
+}
+
 }  // namespace faultline::store

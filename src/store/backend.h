@@ -73,6 +73,7 @@ class Backend {
   [[nodiscard]] bool knows_queue(std::string_view queue);
   [[nodiscard]] Expected<void> learn_queues(Deadline deadline);
   void remember_queue(std::string_view queue);
+  void forget_queue(std::string_view queue);
 
  private:
   explicit Backend(const StoreOptions& options);

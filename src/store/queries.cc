@@ -170,15 +170,17 @@ Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Dea
   pg::Unit unit;
   unit.add(sql::kJobGet, one_job(id)).add(sql::kJobAttempts, by_id());
   unit.add(sql::kJobStaleWrites, by_id()).add(sql::kJobEffects, by_id());
+  unit.add(sql::kJobEffectDecisions, by_id());
   auto results = backend.read(unit, deadline);
   if (!results) return std::unexpected(std::move(results.error()));
-  const auto& [job, attempts, stale_writes, effects] =
-      std::tie((*results)[0], (*results)[1], (*results)[2], (*results)[3]);
+  const auto& [job, attempts, stale_writes, effects, decisions] =
+      std::tie((*results)[0], (*results)[1], (*results)[2], (*results)[3], (*results)[4]);
   if (job.rows() == 0) return std::nullopt;
   JobHistory history{.job = RowReader<Job>{job}.read(0),
                      .attempts = read_all<Attempt>(attempts),
                      .stale_writes = read_all<StaleWrite>(stale_writes),
-                     .effects = read_all<EffectRecord>(effects)};
+                     .effects = read_all<EffectRecord>(effects),
+                     .decisions = read_all<EffectDecision>(decisions)};
   return history;
 }
 
@@ -253,14 +255,17 @@ Expected<std::vector<QueueCounts>> count_jobs(Backend& backend, const std::optio
       const auto name = rows->get<std::string>(row, column_of(*rows, "queue"));
       QueueCounts& count = counts[name];
       const std::int64_t scheduled = number("scheduled");
+      const std::int64_t retrying = number("retrying");
       count.queue = name;
       count.scheduled += scheduled;
-      count.available += number("waiting") - scheduled;
+      count.retrying += retrying;
+      count.available += number("waiting") - scheduled - retrying;
       count.running += number("running");
       count.held += number("held");
       count.dead += number("dead");
       count.succeeded += number("succeeded");
       count.cancelled += number("cancelled");
+      count.failures += number("failures");
       const auto oldest = rows->get<std::optional<DatabaseTime>>(row, column_of(*rows, "oldest_due_at"));
       if (oldest) {
         const std::chrono::microseconds age = rows->get<DatabaseTime>(row, column_of(*rows, "now")) - *oldest;

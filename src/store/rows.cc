@@ -105,6 +105,7 @@ template class RowReader<ClaimedJob>;
 template class RowReader<Attempt>;
 template class RowReader<StaleWrite>;
 template class RowReader<EffectRecord>;
+template class RowReader<EffectDecision>;
 template class RowReader<Queue>;
 
 }  // namespace faultline::store

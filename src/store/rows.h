@@ -11,7 +11,7 @@ namespace faultline::store {
 
 /// Reads rows into structs: each member from the column of its field's name, wherever that stands. A column
 /// that is missing is a bug in the statement and ends the process. Of Job, JobSummary, ClaimedJob, Attempt,
-/// StaleWrite, EffectRecord and Queue. The result must outlive it.
+/// StaleWrite, EffectRecord, EffectDecision and Queue. The result must outlive it.
 template <class Struct>
 class RowReader {
  public:

@@ -189,18 +189,25 @@ Expected<std::vector<PurgeStatus>> Store::purge_dead(std::span<const JobId> jobs
       [&] { return store::purge_dead(*impl_->backend, jobs, who, call, impl_->backend->deadline()); });
 }
 
-Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {
+Expected<DecideStatus> Store::decide_effect(const EffectFinding& finding, std::string_view who) {
   return change(
-      [&] { return store::set_queue(*impl_->backend, name, settings, impl_->backend->deadline()); });
+      [&] { return store::decide_effect(*impl_->backend, finding, who, impl_->backend->deadline()); });
 }
 
-Expected<void> Store::set_paused(std::string_view queue, bool paused) {
-  const Deadline deadline = impl_->backend->deadline();
-  if (auto problem = store::check_name("queue", queue)) return std::unexpected(std::move(*problem));
-  if (auto exists = look([&] { return none_or(impl_->backend->check_queue_exists(queue, deadline)); });
-      !exists)
-    return std::unexpected(std::move(exists.error()));
-  return change([&] { return store::set_queue(*impl_->backend, queue, {.paused = paused}, deadline); });
+Expected<void> Store::set_queue(std::string_view name, const QueueSettings& settings) {
+  return change([&] {
+    return store::set_queue(*impl_->backend, name, settings, /*make=*/true, impl_->backend->deadline());
+  });
+}
+
+Expected<void> Store::change_queue(std::string_view name, const QueueSettings& settings) {
+  return change([&] {
+    return store::set_queue(*impl_->backend, name, settings, /*make=*/false, impl_->backend->deadline());
+  });
+}
+
+Expected<QueueDeletion> Store::delete_queue(std::string_view name) {
+  return change([&] { return store::delete_queue(*impl_->backend, name, impl_->backend->deadline()); });
 }
 
 Expected<std::optional<Job>> Store::job(JobId id) {

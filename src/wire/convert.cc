@@ -151,6 +151,7 @@ pb::Job message_of(Job&& job) {
   if (job.claimed_at) set(*to.mutable_claimed_at(), *job.claimed_at);
   if (job.lease_expires_at) set(*to.mutable_lease_expires_at(), *job.lease_expires_at);
   if (job.finished_at) set(*to.mutable_finished_at(), *job.finished_at);
+  if (job.died_at) set(*to.mutable_died_at(), *job.died_at);
   if (job.worker) to.set_worker(std::move(*job.worker));
   to.set_delivery(to_enum(job.delivery));
   to.set_encoding(to_enum(job.encoding));
@@ -184,6 +185,17 @@ pb::Attempt message_of(Attempt&& attempt) {
   set(*to.mutable_ended_at(), attempt.ended_at);
   if (attempt.error) to.set_error(std::move(*attempt.error));
   to.set_requeues(attempt.requeues);
+  return to;
+}
+
+pb::EffectDecision message_of(const EffectDecision& decision) {
+  pb::EffectDecision to;
+  to.set_key(decision.key);
+  to.set_token(decision.token.value);
+  to.set_happened(decision.happened);
+  set(*to.mutable_decided_at(), decision.decided_at);
+  to.set_decided_by(decision.decided_by);
+  to.set_reason(decision.reason);
   return to;
 }
 
@@ -623,6 +635,7 @@ pb::GetJobResponse to_proto(JobHistory&& history) {
   for (Attempt& attempt : history.attempts) *to.add_attempts() = message_of(std::move(attempt));
   for (const StaleWrite& write : history.stale_writes) *to.add_stale_writes() = to_proto(write);
   for (EffectRecord& effect : history.effects) *to.add_effects() = message_of(std::move(effect));
+  for (const EffectDecision& decision : history.decisions) *to.add_decisions() = message_of(decision);
   return to;
 }
 
@@ -638,8 +651,10 @@ pb::Job to_proto(const JobSummary& job) {
   set(*to.mutable_run_at(), job.run_at);
   set(*to.mutable_created_at(), job.created_at);
   if (job.finished_at) set(*to.mutable_finished_at(), *job.finished_at);
+  if (job.died_at) set(*to.mutable_died_at(), *job.died_at);
   if (job.worker) to.set_worker(*job.worker);
   if (job.last_error) to.set_last_error(*job.last_error);
+  for (const std::string& tag : job.tags) to.add_tags(tag);
   return to;
 }
 
@@ -675,13 +690,16 @@ pb::Queue to_proto(const Queue& queue, const QueueCounts& counts) {
   to.set_key_retention_ms(queue.key_retention.count());
   set(*to.mutable_created_at(), queue.created_at);
   set(*to.mutable_updated_at(), queue.updated_at);
+  if (queue.deleted_at) set(*to.mutable_deleted_at(), *queue.deleted_at);
   to.set_scheduled(counts.scheduled);
+  to.set_retrying(counts.retrying);
   to.set_available(counts.available);
   to.set_running(counts.running);
   to.set_held(counts.held);
   to.set_dead(counts.dead);
   to.set_succeeded(counts.succeeded);
   to.set_cancelled(counts.cancelled);
+  to.set_failures(counts.failures);
   if (counts.oldest_due_age) {
     to.set_oldest_due_age_ms(std::chrono::floor<milliseconds>(*counts.oldest_due_age).count());
   }

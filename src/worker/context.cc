@@ -29,7 +29,8 @@ EffectUnknown::EffectUnknown(std::string key, UnknownEffect effect)
       text_("the effect \"" + std::move(key) + "\" was begun under token " +
             std::to_string(effect_.begun_under.value) +
             " and never recorded, so it may have happened; look for " + effect_.id +
-            " on the other side, or give once() a function that does") {}
+            " on the other side, say what you found (faultline jobs decide) and requeue the job, or give "
+            "once() a function that looks") {}
 
 // What the handler calls.
 

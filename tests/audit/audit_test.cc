@@ -376,8 +376,9 @@ TEST_F(BrokenTest, a_queue_above_its_cap) {
 }
 
 TEST_F(BrokenTest, a_cap_or_a_limit_that_was_lowered_is_in_order_however_long_ago) {
+  settle(claim_one("w", "mails").lease, Outcome::failure("once", ms{0}));
+  EXPECT_EQ(claim_one("w", "mails").attempt, 2);
   must(store_.set_queue("mails", {.running_max = 0, .attempts_max = 1}));
-  script("UPDATE faultline.jobs SET attempt = 2 WHERE queue = 'mails'");
   EXPECT_THAT(broken(audit_of(sql_)), IsEmpty());
   advance(std::chrono::hours{1});
   EXPECT_THAT(broken(audit_of(sql_)), IsEmpty());
@@ -454,6 +455,152 @@ TEST_F(BrokenTest, a_key_that_never_expires_though_its_job_is_gone) {
       "INSERT INTO faultline.idempotency_keys (bucket, queue, key, job_id, fingerprint) VALUES"
       " (0, 'mails', 'k-2', gen_random_uuid(), '')",
       "keys_follow_jobs", "k-2 in queue mails", "not on record");
+}
+
+/// A column that somebody has changed by hand, and the check that tells.
+struct Corruption {
+  std::string name;
+  std::string check;
+  std::string sql;
+};
+
+TEST_F(BrokenTest, whatever_column_is_changed_by_hand_is_told) {
+  const JobId unknown = enqueue({.priority = 0});
+  const Lease lost = claim_one("w").lease;
+  ASSERT_EQ(lost.job, unknown);
+  for (const std::string key : {"charge", "mail"}) {
+    const EffectKey effect{.lease = lost, .key = key};
+    must(store_.begin_effects({&effect, 1}));
+  }
+  settle(lost, Outcome::failure("timeout", std::chrono::hours{1}));
+  for (const std::string key : {"charge", "mail"})
+    must(store_.decide_effect({.job = unknown, .key = key, .happened = key == "mail", .reason = "asked"},
+                              "anna"));
+  EXPECT_EQ(heartbeat(stale_).status, Beat::Status::lost);
+  must(store_.check({&stale_, 1}));
+  ASSERT_THAT(broken(audit_of(sql_)), IsEmpty());
+  const std::vector<std::string> tables{"jobs",   "ledger",           "effects",      "effect_decisions",
+                                        "grants", "idempotency_keys", "stale_writes", "tallies",
+                                        "queues", "retention"};
+  script("CREATE SCHEMA saved");
+  for (const std::string& table : tables)
+    script("CREATE TABLE saved." + table + " AS TABLE faultline." + table);
+
+  const std::string jobs = "UPDATE faultline.jobs SET ", ledger = "UPDATE faultline.ledger SET ",
+                    effects = "UPDATE faultline.effects SET ",
+                    decisions = "UPDATE faultline.effect_decisions SET ",
+                    keys = "UPDATE faultline.idempotency_keys SET ",
+                    evidence = "UPDATE faultline.stale_writes SET ";
+  const std::string waiting = where_id(waiting_), running = where_id(running_.job), dead = where_id(dead_),
+                    tried = where_id(unknown);
+  const std::string succeeded = where_job(retried_) + " AND token = 2",
+                    failed = where_job(retried_) + " AND token = 1",
+                    requeued = where_job(requeued_) + " AND outcome = 'requeued'";
+  const std::vector<Corruption> corruptions{
+      {"jobs.priority", "job_row_is_sound", jobs + "priority = 11" + waiting},
+      {"jobs.priority below", "job_row_is_sound", jobs + "priority = -1" + waiting},
+      {"jobs.attempt up", "attempt_follows_ledger", jobs + "attempt = 3" + tried},
+      {"jobs.attempt down", "attempt_follows_ledger", jobs + "attempt = 0" + tried},
+      {"jobs.attempt of a new one", "attempt_follows_ledger", jobs + "attempt = 1" + waiting},
+      {"jobs.attempt of a running one", "attempt_follows_ledger", jobs + "attempt = 2" + running},
+      {"jobs.token", "token_follows_ledger", jobs + "token = 9" + dead},
+      {"jobs.token below", "job_row_is_sound", jobs + "token = -1" + waiting},
+      {"jobs.run_at of a waiting one", "job_row_is_sound", jobs + "run_at = 'infinity'" + waiting},
+      {"jobs.run_at of a dead one", "job_row_is_sound", jobs + "run_at = faultline.clock()" + dead},
+      {"jobs.created_at", "job_row_is_sound", jobs + "created_at = '-infinity'" + waiting},
+      {"jobs.claimed_at", "job_row_is_sound", jobs + "claimed_at = lease_expires_at" + running},
+      {"jobs.lease_expires_at", "job_row_is_sound",
+       jobs + "lease_expires_at = '3000-01-01', run_max_ms = NULL" + running},
+      {"jobs.lease_expires_at for ever", "job_row_is_sound",
+       jobs + "lease_expires_at = 'infinity', run_max_ms = NULL" + running},
+      {"jobs.lease_id", "lease_is_watched", jobs + "lease_id = gen_random_uuid()" + running},
+      {"jobs.state", "job_row_is_sound", jobs + "state = 'held', run_at = 'infinity'" + waiting},
+      {"jobs.delayed", "tallies_are_the_counts", jobs + "delayed = true" + waiting},
+      {"jobs.delayed of a dead one", "job_row_is_sound", jobs + "delayed = true" + dead},
+      {"jobs.requeues", "requeues_on_record", jobs + "requeues = 1" + tried},
+      {"jobs.attempts_max", "job_row_is_sound", jobs + "attempts_max = 0" + waiting},
+      {"jobs.lease_ttl_ms", "job_row_is_sound", jobs + "lease_ttl_ms = -5" + waiting},
+      {"jobs.run_max_ms", "job_row_is_sound", jobs + "run_max_ms = 0" + waiting},
+      {"jobs.backoff_base_ms", "job_row_is_sound", jobs + "backoff_base_ms = -1" + waiting},
+      {"jobs.backoff_max_ms", "job_row_is_sound", jobs + "backoff_max_ms = -1" + waiting},
+      {"jobs.granted_ttl_ms", "job_row_is_sound", jobs + "granted_ttl_ms = NULL" + running},
+      {"jobs.granted_ttl_ms of nobody", "job_row_is_sound", jobs + "granted_ttl_ms = 1000" + waiting},
+      {"jobs.died_at", "job_row_is_sound", jobs + "died_at = NULL" + dead},
+      {"jobs.died_at of a living one", "job_row_is_sound", jobs + "died_at = faultline.clock()" + waiting},
+      {"jobs.cancel_reason", "job_row_is_sound", jobs + "cancel_reason = 'why'" + running},
+      {"jobs.cancel_call_id", "job_row_is_sound", jobs + "cancel_call_id = gen_random_uuid()" + running},
+      {"jobs.queue", "tallies_are_the_counts", jobs + "queue = 'default'" + waiting},
+      {"jobs.kind", "job_row_is_sound", jobs + "kind = ''" + waiting},
+      {"jobs.payload", "job_row_is_sound", jobs + "payload = ''" + waiting},
+      {"jobs.idempotency_key", "job_has_its_key", jobs + "idempotency_key = 'another'" + waiting},
+      {"jobs.idempotency_key gone", "keys_follow_jobs", keys + "key = 'another'"},
+      {"jobs.traceparent", "job_row_is_sound", jobs + "traceparent = 'x'" + waiting},
+      {"jobs.progress", "job_row_is_sound", jobs + "progress = 7" + running},
+      {"ledger.attempt", "history_is_a_chain", ledger + "attempt = 5" + succeeded},
+      {"ledger.attempt of the first", "history_is_a_chain", ledger + "attempt = 0" + failed},
+      {"ledger.outcome", "ledger_row_is_whole", ledger + "outcome = 'buried'" + failed},
+      {"ledger.outcome of the last", "ledger_row_is_whole", ledger + "outcome = 'failed'" + succeeded},
+      {"ledger.token", "ledger_has_no_gap", ledger + "token = 4" + succeeded},
+      {"ledger.lease_id", "ledger_row_is_whole", ledger + "lease_id = NULL" + succeeded},
+      {"ledger.lease_id of an act", "ledger_row_is_whole",
+       ledger + "lease_id = gen_random_uuid()" + requeued},
+      {"ledger.started_at", "ledger_row_is_whole", ledger + "started_at = NULL" + failed},
+      {"ledger.started_at of an act", "ledger_row_is_whole",
+       ledger + "started_at = faultline.clock()" + requeued},
+      {"ledger.lease_expires_at", "ledger_row_is_whole", ledger + "lease_expires_at = NULL" + failed},
+      {"ledger.ended_at", "ledger_row_is_whole", ledger + "ended_at = 'infinity'" + failed},
+      {"ledger.state", "ledger_row_is_whole", ledger + "state = 'held'" + failed},
+      {"ledger.requeues", "requeues_on_record", ledger + "requeues = 3" + failed},
+      {"ledger.queue", "history_is_a_chain", ledger + "queue = 'mails'" + failed},
+      {"ledger.worker", "ledger_row_is_whole", ledger + "worker = NULL" + failed},
+      {"ledger.result", "ledger_row_is_whole", ledger + "result = '1'" + failed},
+      {"ledger.priority", "ledger_row_is_whole", ledger + "priority = NULL" + succeeded},
+      {"ledger.delivery", "ledger_row_is_whole", ledger + "delivery = NULL" + succeeded},
+      {"ledger.encoding", "ledger_row_is_whole", ledger + "encoding = NULL" + succeeded},
+      {"ledger.created_at", "ledger_row_is_whole", ledger + "created_at = NULL" + succeeded},
+      {"ledger.run_at", "ledger_row_is_whole", ledger + "run_at = NULL" + succeeded},
+      {"ledger.kind", "ledger_row_is_whole", ledger + "kind = NULL" + succeeded},
+      {"ledger.kind of no end", "ledger_row_is_whole", ledger + "kind = 'k'" + failed},
+      {"ledger.payload", "ledger_row_is_whole", ledger + "payload = NULL" + succeeded},
+      {"effects.token", "effects_have_a_lease", effects + "token = 7 WHERE key = 'send'"},
+      {"effects.recorded_at", "effect_row_is_sound", effects + "recorded_at = NULL WHERE key = 'mail'"},
+      {"effects.forgotten_at", "effect_row_is_sound", effects + "forgotten_at = NULL WHERE key = 'charge'"},
+      {"effects.forgotten_at of a recorded one", "effect_row_is_sound",
+       effects + "forgotten_at = faultline.clock() WHERE key = 'mail'"},
+      {"effects.result", "effect_row_is_sound", effects + "result = '1' WHERE key = 'send'"},
+      {"effects gone", "effect_row_is_sound", "DELETE FROM faultline.effects WHERE key = 'mail'"},
+      {"decisions.happened", "effect_row_is_sound", decisions + "happened = false WHERE key = 'mail'"},
+      {"decisions.token", "effect_row_is_sound", decisions + "token = 9 WHERE key = 'mail'"},
+      {"keys.queue", "keys_follow_jobs", keys + "queue = 'default'"},
+      {"keys.job_id", "keys_follow_jobs", keys + "job_id = '" + dead_.to_string() + "'"},
+      {"keys.fingerprint", "keys_follow_jobs", keys + "fingerprint = ''"},
+      {"keys gone", "job_has_its_key", "DELETE FROM faultline.idempotency_keys"},
+      {"evidence.job_id", "evidence_has_a_job", evidence + "job_id = gen_random_uuid()"},
+      {"evidence.current_token", "evidence_has_a_job", evidence + "current_token = 99"},
+      {"grants.job_ids", "lease_is_watched", "UPDATE faultline.grants SET job_ids = '{}'"},
+      {"grants.check_at", "lease_is_watched", "UPDATE faultline.grants SET check_at = 'infinity'"},
+      {"queues gone, with finished jobs", "job_has_a_queue",
+       "DELETE FROM faultline.queues WHERE name = 'default'"},
+      {"retention gone", "bucket_is_whole", "DELETE FROM faultline.retention"},
+      {"ballast gone", "bucket_is_whole", "DELETE FROM faultline.jobs WHERE queue = ''"},
+      {"ballast to run", "bucket_is_whole", jobs + "run_at = faultline.clock() WHERE queue = ''"},
+      {"tallies.retrying", "tallies_are_the_counts",
+       "INSERT INTO faultline.tallies (bucket, queue, retrying) VALUES (0, 'mails', 1)"},
+      {"tallies.failures", "tallies_are_the_counts",
+       "INSERT INTO faultline.tallies (bucket, queue, failures) VALUES (0, 'mails', -9)"},
+  };
+  for (const Corruption& corruption : corruptions) {
+    SCOPED_TRACE(corruption.name);
+    script(corruption.sql);
+    const audit::Report report = audit_of(sql_, 1);
+    EXPECT_THAT(report.checks, Contains(AllOf(Field(&audit::Check::name, corruption.check),
+                                              Field(&audit::Check::violations, ::testing::Gt(0)))))
+        << ::testing::PrintToString(broken(report));
+    for (const std::string& table : tables)
+      script("DELETE FROM faultline." + table + "; INSERT INTO faultline." + table +
+             " OVERRIDING SYSTEM VALUE SELECT * FROM saved." + table);
+  }
+  EXPECT_THAT(broken(audit_of(sql_)), IsEmpty()) << "all is as it was";
 }
 
 TEST_F(BrokenTest, all_are_counted_and_as_many_named_as_were_asked_for) {

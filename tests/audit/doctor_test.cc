@@ -226,6 +226,31 @@ TEST(DoctorTest, bloat_and_a_table_that_is_not_vacuumed_are_found) {
 
 class DoctorStoreTest : public StoreTest {};
 
+TEST_F(DoctorStoreTest, a_queue_in_which_everything_fails_is_named_with_an_error) {
+  EXPECT_THAT(finding(sql_, "failing_queues"), is(Level::ok, "none"));
+  must(store_.set_queue("mail", {}));
+  enqueue_many(30, {.queue = "mail"});
+  enqueue_many(3);
+  for (const ClaimedJob& job : claim("A", 12, "mail"))
+    settle(job.lease, Outcome::failure("the relay is gone", std::chrono::hours{1}));
+  for (const ClaimedJob& job : claim("A", 3))
+    settle(job.lease, Outcome::failure("no", std::chrono::hours{1}));
+  EXPECT_THAT(finding(sql_, "failing_queues"), is(Level::ok, "none")) << "the rest has yet to be tried";
+
+  for (const ClaimedJob& job : claim("A", 18, "mail"))
+    settle(job.lease, Outcome::failure("the relay is gone", std::chrono::hours{1}));
+
+  EXPECT_THAT(finding(sql_, "failing_queues"),
+              is(Level::warning,
+                 "in mail 30 jobs wait for another attempt, and 0 have ended in ten minutes: the "
+                 "relay is gone",
+                 "jobs list --queue mail"));
+
+  enqueue_many(40, {.queue = "mail"});
+  for (const ClaimedJob& job : claim("A", 40, "mail")) complete(job.lease);
+  EXPECT_THAT(finding(sql_, "failing_queues"), is(Level::ok, "none")) << "it does its work";
+}
+
 TEST_F(DoctorStoreTest, who_keeps_others_waiting_is_named_and_not_those_who_wait) {
   EXPECT_THAT(finding(sql_, "locks"), is(Level::ok, "nobody"));
   auto blocker = database_.connect();

@@ -64,6 +64,38 @@ TEST_F(DeadCommandTest, many_are_purged_by_queue_with_a_yes_and_others_stay) {
     EXPECT_EQ(run(arguments).exit_code, 2) << ::testing::PrintToString(arguments);
 }
 
+TEST_F(DeadCommandTest, some_of_many_are_chosen_by_error_tag_and_time_and_shown_before_anything_is_done) {
+  const auto die = [&](NewJob job, std::string error) {
+    const JobId id = enqueue(std::move(job));
+    settle(claim_one("A").lease, Outcome::bury(std::move(error)));
+    return id;
+  };
+  const JobId old = die({.tags = {"eu"}}, "connection refused by mail.example");
+  advance(std::chrono::hours{3});
+  const JobId refused = die({.tags = {"eu"}}, "connection refused by mail.example");
+  const JobId other = die({.tags = {"us"}}, "no such address");
+
+  const auto shown = run({"dead", "requeue", "--error", "refused", "--dry-run"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr(old.to_string()), HasSubstr(refused.to_string()),
+                               HasSubstr("connection refused"), HasSubstr("2 jobs match"),
+                               HasSubstr("Nothing was changed"), Not(HasSubstr(other.to_string()))));
+  EXPECT_EQ(counts().dead, 3);
+  EXPECT_EQ(run_json({"dead", "requeue", "--tag", "us", "--dry-run"}).at("matched"), 1);
+  EXPECT_EQ(run_json({"dead", "requeue", "--until", "2h", "--dry-run"}).at("matched"), 1);
+  EXPECT_EQ(run_json({"dead", "requeue", "--all", "--limit", "2", "--dry-run"}).at("matched"), 2);
+
+  EXPECT_EQ(run_json({"dead", "requeue", "--error", "refused", "--since", "2h"}).at("changed"), 1);
+  EXPECT_EQ(job(refused).state, JobState::available);
+  EXPECT_EQ(run_json({"dead", "purge", "--tag", "eu"}).at("changed"), 1);
+  EXPECT_EQ(job(old).state, JobState::cancelled);
+  EXPECT_EQ(job(other).state, JobState::dead);
+  for (const auto& wrong : std::vector<std::vector<std::string>>{{"dead", "purge", "--since", "yesterday"},
+                                                                 {"dead", "purge", "--limit", "2"},
+                                                                 {"dead", "purge", "--all", "--tag", "eu"}})
+    EXPECT_EQ(run(wrong).exit_code, 2) << ::testing::PrintToString(wrong);
+}
+
 TEST_F(DeadCommandTest, only_dead_jobs_are_purged) {
   const JobId waiting = enqueue();
   const JobId ended = enqueue();

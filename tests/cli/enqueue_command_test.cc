@@ -158,7 +158,7 @@ TEST_F(EnqueueCommandTest, what_is_wrong_with_a_job_is_said_and_nothing_is_added
       {{"enqueue", "k", "{"}, 1, "not valid JSON"},
       {{"enqueue", "k", "@" + (scratch_ / "none").string()}, 1, "/none"},
       {{"enqueue", "k", "@" + scratch_.path().string()}, 1, scratch_.path()},
-      {{"enqueue", "k", "--queue", "nowhere"}, 1, "faultline queues set nowhere"},
+      {{"enqueue", "k", "--queue", "nowhere"}, 1, "faultline queues set nowhere --create"},
       {{"enqueue", "k", "--priority", "10"}, 2, "0 to 9 are allowed"},
       {{"enqueue", "k", "--delay", "later"}, 2, "--delay"},
       {{"enqueue", "k", "--at", "noon"}, 2, "2030-01-31T12:00:00Z"},
@@ -239,7 +239,7 @@ TEST_F(EnqueueCommandTest, bad_lines_are_passed_over_or_only_counted_when_that_i
   EXPECT_EQ(skipped.at("created"), 4);
   EXPECT_EQ(skipped.at("bad"), 4);
   EXPECT_THAT(skipped.at("problems").at(2).get<std::string>(),
-              AllOf(HasSubstr(path + ":5: "), HasSubstr("faultline queues set nowhere")));
+              AllOf(HasSubstr(path + ":5: "), HasSubstr("faultline queues set nowhere --create")));
   EXPECT_EQ(jobs(), 4);
 }
 

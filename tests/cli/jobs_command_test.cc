@@ -78,15 +78,96 @@ TEST_F(JobsCommandTest, a_lease_race_is_shown_with_the_write_that_bounced_off) {
   EXPECT_EQ(json.at("stale_writes").at(0).at("reason"), "token_mismatch");
 }
 
-TEST_F(JobsCommandTest, an_id_that_is_unknown_or_not_whole_is_refused_with_what_to_do) {
+TEST_F(JobsCommandTest, an_id_that_is_unknown_or_none_is_refused_with_what_to_do) {
   for (const std::string verb : {"show", "cancel", "requeue", "wait"}) {
-    const auto error = run_json({"jobs", verb, kNoJob}, 1).at("error");
-    EXPECT_EQ(error.at("code"), "unknown_job") << verb;
-    EXPECT_THAT(error.at("hint").get<std::string>(), HasSubstr("jobs list"));
-    const auto part = run({"jobs", verb, kNoJob.substr(0, 8)});
-    EXPECT_EQ(part.exit_code, 2) << verb;
-    EXPECT_THAT(part.err, HasSubstr("whole id"));
+    for (const std::string& id : {kNoJob, kNoJob.substr(0, 8)}) {
+      const auto error = run_json({"jobs", verb, id}, 1).at("error");
+      EXPECT_EQ(error.at("code"), "unknown_job") << verb;
+      EXPECT_THAT(error.at("hint").get<std::string>(), HasSubstr("jobs list"));
+    }
+    for (const std::string none : {"01900", "mails", "019000000000"}) {
+      const auto refused = run({"jobs", verb, none});
+      EXPECT_EQ(refused.exit_code, 2) << verb << " " << none;
+      EXPECT_THAT(refused.err, HasSubstr("first characters"));
+    }
   }
+}
+
+TEST_F(JobsCommandTest, the_first_characters_of_an_id_are_enough_when_they_name_one_job) {
+  const JobId live = enqueue();
+  complete(claim_one("A").lease);
+  const JobId other = enqueue();
+  // Ids begin with the time, and those of one moment differ in their last characters alone.
+  std::string a = live.to_string(), b = other.to_string();
+  std::size_t same = 0;
+  while (a[same] == b[same]) ++same;
+
+  EXPECT_EQ(run_json({"jobs", "show", a.substr(0, same + 1)}).at("job").at("id"), a);
+  EXPECT_EQ(run_json({"jobs", "cancel", b.substr(0, same + 1)}).at("changed"), 1);
+  std::ranges::transform(a, a.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  EXPECT_EQ(run_json({"jobs", "show", a.substr(0, same + 1)}).at("job").at("id"), live.to_string());
+
+  ASSERT_GE(same, 6U);
+  const auto several = run_json({"jobs", "show", b.substr(0, same)}, 1).at("error");
+  EXPECT_EQ(several.at("code"), "several_jobs");
+  EXPECT_THAT(several.at("message").get<std::string>(),
+              AllOf(HasSubstr(live.to_string()), HasSubstr(other.to_string())));
+}
+
+TEST_F(JobsCommandTest,
+       what_failed_is_listed_with_its_next_run_and_why_and_shown_with_the_times_of_each_attempt) {
+  const JobId id = enqueue();
+  settle(claim_one("A").lease, Outcome::failure("no such address", std::chrono::hours{1}));
+
+  const Job failed = job(id);
+  EXPECT_THAT(run({"jobs", "list"}).out, AllOf(HasSubstr("NEXT RUN"), HasSubstr(to_string(failed.run_at)),
+                                               HasSubstr("no such address")));
+  const Attempt attempt = history(id).attempts.at(0);
+  EXPECT_THAT(run({"jobs", "show", id.to_string()}).out,
+              AllOf(HasSubstr("attempts and acts"), HasSubstr(to_string(attempt.started_at.value())),
+                    HasSubstr(to_string(attempt.ended_at)), HasSubstr("no such address")));
+}
+
+TEST_F(JobsCommandTest, a_person_says_what_became_of_an_effect_that_nobody_recorded) {
+  const auto unknown = [&] {
+    enqueue();
+    const Lease lease = claim_one("A").lease;
+    const EffectKey key{.lease = lease, .key = "charge"};
+    must(store_.begin_effects({&key, 1}));
+    settle(lease, Outcome::bury("unknown"));
+    return lease.job;
+  };
+  const JobId done = unknown();
+  const JobId not_done = unknown();
+  const std::string id = done.to_string();
+  EXPECT_THAT(run({"jobs", "show", id}).out, HasSubstr("it may have happened; see `jobs decide`"));
+
+  const auto said =
+      run({"jobs", "decide", id, "charge", "--happened", "--result", "receipt", "--reason", "seen"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("faultline jobs requeue " + id));
+  EXPECT_EQ(history(done).effects.at(0).result, "receipt");
+  EXPECT_EQ(history(done).decisions.at(0).decided_by, "joe");
+  EXPECT_THAT(run({"jobs", "show", id}).out, AllOf(HasSubstr("happened, says joe"), HasSubstr("seen")));
+  EXPECT_EQ(run_json({"jobs", "decide", id, "charge", "--did-not-happen", "--reason", "r"}, 1)
+                .at("error")
+                .at("code"),
+            "decided_otherwise");
+  EXPECT_EQ(
+      run_json({"jobs", "decide", id, "other", "--happened", "--reason", "r"}, 1).at("error").at("code"),
+      "unknown_effect");
+
+  run_json({"jobs", "decide", not_done.to_string(), "charge", "--did-not-happen", "--reason", "r", "--as",
+            "jane"});
+  EXPECT_FALSE(history(not_done).decisions.at(0).happened);
+  EXPECT_EQ(history(not_done).decisions.at(0).decided_by, "jane");
+
+  for (const auto& wrong : std::vector<std::vector<std::string>>{
+           {"jobs", "decide", id, "charge", "--reason", "r"},
+           {"jobs", "decide", id, "charge", "--happened"},
+           {"jobs", "decide", id, "charge", "--happened", "--did-not-happen", "--reason", "r"},
+           {"jobs", "decide", id, "charge", "--did-not-happen", "--result", "x", "--reason", "r"}})
+    EXPECT_EQ(run(wrong).exit_code, 2) << ::testing::PrintToString(wrong);
 }
 
 TEST_F(JobsCommandTest, a_job_is_cancelled_and_requeued_in_the_operators_name) {

@@ -95,9 +95,11 @@ class Firehose : public service::Service {
   void job(const Who&, JobId, Done<JobHistory> done) override { refuse(done); }
   void list(const Who&, ListRequest, std::string, Done<service::Page> done) override { refuse(done); }
   void queues(const Who&, Done<std::vector<service::QueueOverview>> done) override { refuse(done); }
-  void set_queue(const Who&, std::string, QueueSettings, Done<service::QueueOverview> done) override {
+  void set_queue(const Who&, std::string, QueueSettings, bool, Done<service::QueueOverview> done) override {
     refuse(done);
   }
+  void delete_queue(const Who&, std::string, Done<QueueDeletion> done) override { refuse(done); }
+  void decide_effect(const Who&, EffectFinding, Done<DecideStatus> done) override { refuse(done); }
   void cancel(const Who&, service::Selection, std::string,
               Done<service::Changed<CancelStatus>> done) override {
     refuse(done);

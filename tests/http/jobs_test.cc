@@ -231,7 +231,7 @@ TEST_F(HttpJobs, queues_are_shown_and_changed) {
       connect().request("PATCH", "/v1/queues/mail", R"({"running_max":null,"paused":false})");
   EXPECT_FALSE(uncapped.json().contains("running_max")) << uncapped.body;
   EXPECT_EQ(connect().request("PATCH", "/v1/queues/mail", R"({"lease_ttl_ms":1})").status, 422);
-  EXPECT_EQ(connect().request("PATCH", "/v1/queues/a%20b", R"({"paused":false})").json()["name"], "a b");
+  EXPECT_EQ(connect().request("PUT", "/v1/queues/a%20b", R"({"paused":false})").json()["name"], "a b");
   const Reply queues = get("/v1/queues");
   ASSERT_EQ(queues.status, 200);
   const Json json = queues.json();
@@ -240,6 +240,57 @@ TEST_F(HttpJobs, queues_are_shown_and_changed) {
   ASSERT_NE(mail, json["queues"].end()) << queues.body;
   EXPECT_EQ((*mail)["available"], 1);
   EXPECT_EQ((*mail)["lease_ttl_ms"], 5'000);
+}
+
+TEST_F(HttpJobs, a_mistyped_name_makes_no_queue_and_a_put_does) {
+  const Reply mistyped = connect().request("PATCH", "/v1/queues/mial", R"({"paused":true})");
+  EXPECT_EQ(mistyped.status, 404) << mistyped.body;
+  EXPECT_THAT(mistyped.body, ::testing::HasSubstr("mial"));
+  EXPECT_EQ(connect().request("PUT", "/v1/queues/mail", R"({"attempts_max":3})").json()["attempts_max"], 3);
+  EXPECT_EQ(connect().request("PUT", "/v1/queues/mail", R"({"paused":true})").json()["attempts_max"], 3);
+  EXPECT_EQ(connect().request("PATCH", "/v1/queues/mail", R"({"paused":false})").json()["paused"], false);
+}
+
+TEST_F(HttpJobs, a_queue_is_deleted_once_it_has_no_live_jobs) {
+  make_queue("mail");
+  const std::string id = add({{"kind", "k"}, {"queue", "mail"}});
+  const Reply refused = connect().request("DELETE", "/v1/queues/mail");
+  EXPECT_EQ(refused.status, 409) << refused.body;
+  EXPECT_THAT(refused.body, ::testing::HasSubstr("1 live job"));
+  EXPECT_EQ(post("/v1/jobs/" + id + "/cancel", "").json()["status"], "cancelled");
+
+  EXPECT_EQ(connect().request("DELETE", "/v1/queues/mail").json()["status"], "deleted");
+
+  EXPECT_THAT(get("/v1/queues").body, ::testing::Not(::testing::HasSubstr("mail")));
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k","queue":"mail"})").status, 404);
+  EXPECT_EQ(get("/v1/jobs/" + id).json()["job"]["state"], "cancelled") << "what has ended is kept";
+  EXPECT_EQ(connect().request("DELETE", "/v1/queues/never").status, 404);
+}
+
+TEST_F(HttpJobs, an_effect_that_nobody_recorded_is_decided_about) {
+  const std::string id = add({{"kind", "k"}});
+  const Json lease = post("/v1/claim", R"({"worker":"w","wait_ms":30000})").json()["jobs"][0]["lease"];
+  EXPECT_EQ(post("/v1/effects/begin", Json{{"keys", {{{"lease", lease}, {"key", "charge"}}}}}).status, 200);
+  const Json decision{
+      {"key", "charge"}, {"happened", true}, {"result", {{"receipt", 7}}}, {"reason", "seen"}};
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", decision).json()["status"], "running");
+  EXPECT_EQ(post("/v1/settle", Json{{"results", {{{"lease", lease}, {"outcome", "buried"}, {"error", "e"}}}}})
+                .status,
+            200);
+
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", decision).json()["status"], "decided");
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", decision).json()["status"], "decided");
+  Json other = decision;
+  other["result"] = 8;
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", other).json()["status"], "otherwise");
+  other["key"] = "never";
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", other).status, 404);
+  EXPECT_EQ(post("/v1/jobs/" + id + "/decide", R"({"key":"charge","happened":true})").status, 422);
+
+  const Json history = get("/v1/jobs/" + id).json();
+  EXPECT_EQ(history["effects"][0]["result"], (Json{{"receipt", 7}}));
+  EXPECT_EQ(history["decisions"][0]["reason"], "seen");
+  EXPECT_EQ(history["decisions"][0]["decided_by"], "anybody");
 }
 
 TEST_F(HttpJobs, addresses_and_methods_that_do_not_exist_are_told) {

@@ -151,6 +151,8 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {other_key}}});
   documented("POST", "/v1/effects/record", "/v1/effects/record",
              {{"results", {{{"lease", lease}, {"key", "e"}, {"result", 1}}}}});
+  documented("POST", "/v1/effects/begin", "/v1/effects/begin",
+             {{"keys", {{{"lease", lease}, {"key", "open"}}}}});
   const Json result{{"results", {{{"lease", lease}, {"outcome", "succeeded"}, {"result", {{"a", 1}}}}}}};
   documented("POST", "/v1/settle", "/v1/settle", result);
   documented("POST", "/v1/settle", "/v1/settle", result);
@@ -159,8 +161,11 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("POST", "/v1/heartbeat", "/v1/heartbeat", {{"leases", {lease}}});
   documented("POST", "/v1/effects/begin", "/v1/effects/begin", {{"keys", {key}}});
   documented("POST", "/v1/resolve", "/v1/resolve", {{"leases", {lease}}});
+  const Json decision{{"key", "open"}, {"happened", true}, {"result", {{"a", 1}}}, {"reason", "r"}};
+  EXPECT_EQ(documented("POST", "/v1/jobs/{id}/decide", "/v1/jobs/" + id + "/decide", decision)["status"],
+            "decided");
   const Json history = documented("GET", "/v1/jobs/{id}", "/v1/jobs/" + id);
-  for (const char* list : {"attempts", "stale_writes", "effects"})
+  for (const char* list : {"attempts", "stale_writes", "effects", "decisions"})
     EXPECT_FALSE(history[list].empty()) << list;
   documented("GET", "/v1/jobs", "/v1/jobs?limit=1");
   documented("GET", "/v1/stale", "/v1/stale");
@@ -172,6 +177,9 @@ TEST_F(HttpOpenApi, real_answers_are_as_documented) {
   documented("POST", "/v1/jobs/{id}/purge", "/v1/jobs/" + id + "/purge");
   documented("POST", "/v1/jobs/purge", "/v1/jobs/purge", {{"ids", {id}}});
   documented("PATCH", "/v1/queues/{name}", "/v1/queues/default", {{"running_max", 5}});
+  documented("PATCH", "/v1/queues/{name}", "/v1/queues/none", {{"running_max", 5}});
+  documented("PUT", "/v1/queues/{name}", "/v1/queues/short-lived", {{"running_max", 5}});
+  documented("DELETE", "/v1/queues/{name}", "/v1/queues/short-lived");
   documented("GET", "/v1/queues", "/v1/queues");
   documented("GET", "/v1/jobs", "/v1/jobs?limit=nonsense");
   for (const http::Route& route : http::routes()) {

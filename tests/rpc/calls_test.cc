@@ -500,6 +500,9 @@ TEST_F(CallsTest, queues_are_made_changed_and_listed) {
   set.set_name("slow");
   set.set_paused(true);
   set.set_lease_ttl_ms(5'000);
+  EXPECT_EQ(code(&Stub::SetQueue, set), grpc::StatusCode::NOT_FOUND)
+      << "a name that is mistyped makes no queue";
+  set.set_create(true);
   static_cast<void>(must_call(&Stub::SetQueue, set));
   bool found = false;
   const auto listed = must_call(&Stub::ListQueues, pb::ListQueuesRequest{});
@@ -510,6 +513,43 @@ TEST_F(CallsTest, queues_are_made_changed_and_listed) {
     EXPECT_EQ(queue.lease_ttl_ms(), 5'000);
   }
   EXPECT_TRUE(found);
+
+  pb::DeleteQueueRequest gone;
+  gone.set_name("slow");
+  static_cast<void>(must_call(&Stub::DeleteQueue, gone));
+  EXPECT_EQ(must_call(&Stub::ListQueues, pb::ListQueuesRequest{}).queues_size(), listed.queues_size() - 1);
+  gone.set_name("never");
+  EXPECT_EQ(code(&Stub::DeleteQueue, gone), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CallsTest, an_effect_that_nobody_recorded_is_decided_about) {
+  enqueue();
+  const pb::Lease lease = take_one("w").lease();
+  pb::BeginEffectsRequest begin;
+  *begin.add_keys()->mutable_lease() = lease;
+  begin.mutable_keys(0)->set_key("charge");
+  static_cast<void>(must_call(&Stub::BeginEffects, begin));
+  pb::DecideEffectRequest decide;
+  decide.set_job_id(lease.job_id());
+  decide.set_key("charge");
+  decide.set_happened(true);
+  decide.set_result("receipt");
+  decide.set_reason("seen");
+  EXPECT_EQ(must_call(&Stub::DecideEffect, decide).status(), "running");
+  pb::ReportResultRequest report;
+  *report.add_results()->mutable_lease() = lease;
+  report.mutable_results(0)->mutable_outcome()->set_kind(pb::Outcome::BURIED);
+  static_cast<void>(must_call(&Stub::ReportResult, report));
+
+  EXPECT_EQ(must_call(&Stub::DecideEffect, decide).status(), "decided");
+
+  pb::GetJobRequest get;
+  get.set_id(lease.job_id());
+  const auto job = must_call(&Stub::GetJob, get);
+  ASSERT_EQ(job.decisions_size(), 1);
+  EXPECT_TRUE(job.decisions(0).happened());
+  EXPECT_EQ(job.decisions(0).reason(), "seen");
+  EXPECT_EQ(job.effects(0).result(), "receipt");
 }
 
 /// Who may call what. A method of the proto that is not here fails the test.
@@ -540,6 +580,13 @@ std::map<std::string, Row> rows() {
   ids.add_ids(unknown_job().to_string());
   pb::SetQueueRequest queue;
   queue.set_name("new");
+  queue.set_create(true);
+  pb::DeleteQueueRequest gone;
+  gone.set_name("never");
+  pb::DecideEffectRequest decide;
+  decide.set_job_id(unknown_job().to_string());
+  decide.set_key("k");
+  decide.set_reason("r");
   return {
       {"Enqueue", {"produce", enqueue_request().SerializeAsString()}},
       {"EnqueueBatch", {"produce", batch.SerializeAsString()}},
@@ -559,7 +606,9 @@ std::map<std::string, Row> rows() {
       {"CancelJobs", {"admin", ids.SerializeAsString()}},
       {"RequeueJobs", {"admin", ids.SerializeAsString()}},
       {"PurgeJobs", {"admin", ids.SerializeAsString()}},
+      {"DecideEffect", {"admin", decide.SerializeAsString()}},
       {"SetQueue", {"admin", queue.SerializeAsString()}},
+      {"DeleteQueue", {"admin", gone.SerializeAsString(), grpc::StatusCode::NOT_FOUND}},
   };
 }
 

@@ -220,11 +220,13 @@ TEST(Convert, what_only_goes_out_is_whole) {
   const pb::GetJobResponse history = to_proto(JobHistory{.job = filled<Job>(),
                                                          .attempts = {filled<Attempt>()},
                                                          .stale_writes = {filled<StaleWrite>()},
-                                                         .effects = {filled<EffectRecord>()}});
+                                                         .effects = {filled<EffectRecord>()},
+                                                         .decisions = {filled<EffectDecision>()}});
   EXPECT_THAT(empty_fields(history), IsEmpty());
   EXPECT_THAT(empty_fields(history.attempts(0)), IsEmpty());
   EXPECT_THAT(empty_fields(history.stale_writes(0)), IsEmpty());
   EXPECT_THAT(empty_fields(history.effects(0)), IsEmpty());
+  EXPECT_THAT(empty_fields(history.decisions(0)), IsEmpty());
 }
 
 /// The names of a struct's fields, without and with some.
@@ -253,8 +255,9 @@ TEST(Convert, messages_have_the_fields_of_the_tables_and_no_others) {
   EXPECT_EQ(names_of(pb::Attempt::descriptor()), names_of<Attempt>());
   EXPECT_EQ(names_of(pb::StaleWrite::descriptor()), names_of<StaleWrite>());
   EXPECT_EQ(names_of(pb::EffectRecord::descriptor()), names_of<EffectRecord>());
-  // The request also says which queue.
-  EXPECT_EQ(names_of(pb::SetQueueRequest::descriptor()), names_of<QueueSettings>({}, {"name"}));
+  EXPECT_EQ(names_of(pb::EffectDecision::descriptor()), names_of<EffectDecision>());
+  // The request also says which queue, and whether to make it.
+  EXPECT_EQ(names_of(pb::SetQueueRequest::descriptor()), names_of<QueueSettings>({}, {"name", "create"}));
   // A queue has its counts beside its settings, and its name once.
   EXPECT_EQ(names_of(pb::Queue::descriptor()), names_of<Queue>({}, names_of<QueueCounts>({"queue"})));
 }
@@ -264,7 +267,9 @@ TEST(Convert, a_listed_job_is_a_job_without_what_a_listing_leaves_out) {
   std::set<std::string> set;
   for (int i = 0; i < job.GetDescriptor()->field_count(); ++i) {
     const auto* field = job.GetDescriptor()->field(i);
-    if (!field->is_repeated() && job.GetReflection()->HasField(job, field)) set.insert(field->name());
+    const bool there = field->is_repeated() ? job.GetReflection()->FieldSize(job, field) > 0
+                                            : job.GetReflection()->HasField(job, field);
+    if (there) set.insert(field->name());
   }
   EXPECT_EQ(set, names_of<JobSummary>());
 }

@@ -86,6 +86,7 @@ const std::map<std::string, std::vector<Rule>>& good_ways() {
        {{"idempotency_keys_pkey", {"bucket", "queue", "key"}, ""},
         {"idempotency_keys_expiring", {"bucket"}, "expires_at <= "}}},
       {"effects", {{"effects_pkey", {"bucket", "job_id"}, ""}}},
+      {"effect_decisions", {{"effect_decisions_pkey", {"bucket", "job_id"}, ""}}},
       {"stale_writes",
        {{"stale_writes_pkey", {"bucket", "job_id"}, ""},
         {"stale_writes_retention", {"bucket", "queue"}, "at < "}}},
@@ -143,9 +144,13 @@ pg::Connection planning_session(const TestDatabase& database) {
 /// The statements that are no calls of functions, and which look something up.
 const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_with_tables() {
   static const std::vector<std::pair<pg::Statement, std::set<std::string>>> all{
-      {sql::kLeasesFind, {"ledger"}},           {sql::kLeasesPeek, {"jobs"}},
-      {sql::kJobGet, {"jobs", "ledger"}},       {sql::kJobsStates, {"jobs", "ledger"}},
-      {sql::kJobAttempts, {"ledger"}},          {sql::kJobEffects, {"effects"}},
+      {sql::kLeasesFind, {"ledger"}},
+      {sql::kLeasesPeek, {"jobs"}},
+      {sql::kJobGet, {"jobs", "ledger"}},
+      {sql::kJobsStates, {"jobs", "ledger"}},
+      {sql::kJobAttempts, {"ledger"}},
+      {sql::kJobEffects, {"effects"}},
+      {sql::kJobEffectDecisions, {"effect_decisions"}},
       {sql::kJobStaleWrites, {"stale_writes"}},
   };
   return all;
@@ -285,7 +290,10 @@ BEGIN
         PERFORM FROM faultline.record_effect(job.id, job.token, job.lease_id, 'step', '1');
         PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'other');
         PERFORM FROM faultline.forget_effect(job.id, job.token, job.lease_id, 'other');
+        PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'unknown');
         PERFORM FROM faultline.complete(job.id, job.token, job.lease_id, '1');
+        PERFORM faultline.decide_effect(job.id, 'unknown', true, 'seen', '1'),
+                faultline.decide_effect(job.id, 'unknown', true, 'seen', '1');
         -- … and after it.
         PERFORM FROM faultline.heartbeat(job.id, job.token, job.lease_id);
         PERFORM FROM faultline.forget_effect(job.id, job.token, job.lease_id, 'other');
@@ -369,6 +377,7 @@ BEGIN
     PERFORM faultline.tidy();
     PERFORM set_config('plans.now', (current_setting('plans.now')::timestamptz + interval '1 day')::text, true);
     PERFORM faultline.tidy();
+    PERFORM faultline.set_queue('gone'), faultline.pause('gone'), faultline.delete_queue('gone'), faultline.set_queue('gone');
 END
 $scenario$;
 )sql";
@@ -392,6 +401,8 @@ constexpr std::string_view kFill =
     "  SELECT 0, 'default', 'key ' || i, gen_random_uuid(), '' FROM generate_series(1, 60000) AS i;"
     "INSERT INTO faultline.effects (bucket, job_id, key, token, lease_id, worker)"
     "  SELECT 0, gen_random_uuid(), 'step', 1, gen_random_uuid(), 'w' FROM generate_series(1, 20000);"
+    "INSERT INTO faultline.effect_decisions (bucket, job_id, key, token, happened, decided_by, reason)"
+    "  SELECT 0, gen_random_uuid(), 'step', 1, true, 'w', 'r' FROM generate_series(1, 20000);"
     "INSERT INTO faultline.stale_writes (bucket, job_id, verb, reason, token, lease_id, worker)"
     "  SELECT 0, gen_random_uuid(), 'complete', 'token_mismatch', 1, gen_random_uuid(), 'w'"
     "    FROM generate_series(1, 20000);"
@@ -405,7 +416,8 @@ constexpr std::string_view kFill =
 constexpr std::string_view kEmpty =
     "DELETE FROM faultline.jobs WHERE queue <> '';"
     "DELETE FROM faultline.ledger; DELETE FROM faultline.idempotency_keys; DELETE FROM faultline.effects;"
-    "DELETE FROM faultline.stale_writes; DELETE FROM faultline.grants; DELETE FROM faultline.tallies;";
+    "DELETE FROM faultline.effect_decisions; DELETE FROM faultline.stale_writes; DELETE FROM "
+    "faultline.grants; DELETE FROM faultline.tallies;";
 
 constexpr std::string_view kOneRow =
     "INSERT INTO faultline.jobs (bucket, id, queue, kind, payload)"
@@ -451,6 +463,7 @@ std::vector<Condition> conditions() {
       {.name = "emptied_by_truncate_and_analysed",
        .steps = {"ANALYZE",
                  "TRUNCATE faultline.ledger, faultline.idempotency_keys, faultline.effects, "
+                 "faultline.effect_decisions, "
                  "faultline.stale_writes, faultline.grants, faultline.tallies",
                  "ANALYZE"},
        .filled = true},

@@ -264,6 +264,16 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
          return word_for(s.purge_dead({&dead.job, 1}, "me"));
        },
        "owner"},
+      {"decide about an effect",
+       [&](Store& s) {
+         const Lease dead = lease();
+         const EffectKey key{.lease = dead, .key = "k"};
+         must(store_.begin_effects({&key, 1}));
+         settle(dead, Outcome::bury("no"));
+         return word_for(s.decide_effect({.job = dead.job, .key = "k", .reason = "r"}, "me"));
+       },
+       "owner"},
+      {"delete a queue", [](Store& s) { return word_for(s.delete_queue("another")); }, "owner"},
       {"set a queue", [](Store& s) { return word_for(s.set_queue("default", {.attempts_max = 20})); },
        "owner"},
       {"make a queue", [](Store& s) { return word_for(s.set_queue("another", {})); }, "owner"},
@@ -330,8 +340,9 @@ TEST_F(RolesTest, no_role_may_write_to_a_table_or_lock_its_rows) {
                                     "   AND c.relname NOT IN ('api_keys', 'movable_clock') ORDER BY 1"},
                                    {}, soon()));
   for (int row = 0; row < rows.rows(); ++row) tables.push_back(rows.get<std::string>(row, 0));
-  ASSERT_THAT(tables, ElementsAre("effects", "functions", "grants", "idempotency_keys", "jobs", "ledger",
-                                  "meta", "migrations", "queues", "retention", "stale_writes", "tallies"));
+  ASSERT_THAT(tables,
+              ElementsAre("effect_decisions", "effects", "functions", "grants", "idempotency_keys", "jobs",
+                          "ledger", "meta", "migrations", "queues", "retention", "stale_writes", "tallies"));
 
   for (const std::string& role : Logins::roles()) {
     auto connection = connect_as(role);
@@ -435,8 +446,10 @@ TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
                              "sweep",
                              "tidy"};
   work.merge(std::set<std::string>{produce});
-  std::set<std::string> operate{"cancel",  "cancel_jobs",  "pause",  "purge",     "purge_jobs",
-                                "requeue", "requeue_jobs", "resume", "set_queue", "set_queue_in"};
+  std::set<std::string> operate{"cancel",       "cancel_jobs",     "decide_effect", "decide_effect_in",
+                                "delete_queue", "delete_queue_in", "pause",         "purge",
+                                "purge_jobs",   "requeue",         "requeue_jobs",  "resume",
+                                "set_queue",    "set_queue_in"};
   operate.merge(std::set<std::string>{work});
 
   EXPECT_EQ(functions_of("reader"), read);
@@ -800,7 +813,8 @@ TEST_F(HostileCallerTest, an_operator_names_each_job_and_a_bucket_that_is_there)
                   {"in_backoff_max_ms", "NULL"},
                   {"in_retention_ms", "NULL"},
                   {"in_key_retention_ms", "NULL"},
-                  {"in_dead_retention_ms", "NULL"}}};
+                  {"in_dead_retention_ms", "NULL"},
+                  {"in_make", "true"}}};
 
   EXPECT_EQ(state_of(owner, cancel), "");
   EXPECT_EQ(state_of(owner, cancel.with("in_ids", "'{NULL}'")), "FL400");

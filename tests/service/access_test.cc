@@ -28,7 +28,8 @@ constexpr std::array kOperations{
     Cell{Operation::list_queues, Scope::read},  Cell{Operation::list_stale, Scope::read},
     Cell{Operation::watch_events, Scope::read}, Cell{Operation::metrics, Scope::read},
     Cell{Operation::cancel, Scope::admin},      Cell{Operation::requeue, Scope::admin},
-    Cell{Operation::purge, Scope::admin},       Cell{Operation::set_queue, Scope::admin}};
+    Cell{Operation::purge, Scope::admin},       Cell{Operation::decide, Scope::admin},
+    Cell{Operation::set_queue, Scope::admin},   Cell{Operation::delete_queue, Scope::admin}};
 
 TEST(AccessTest, scopes_are_read_as_they_are_written) {
   for (const Scope scope : kScopes) EXPECT_EQ(service::parse_scope(to_string(scope)), scope);
@@ -37,7 +38,7 @@ TEST(AccessTest, scopes_are_read_as_they_are_written) {
 }
 
 TEST(AccessTest, every_operation_needs_its_one_scope) {
-  EXPECT_EQ(kOperations.size(), static_cast<std::size_t>(Operation::set_queue) + 1);
+  EXPECT_EQ(kOperations.size(), static_cast<std::size_t>(Operation::delete_queue) + 1);
   for (const Cell& cell : kOperations) {
     for (const Scope scope : kScopes) {
       const service::Principal who{.name = "key", .scopes = {scope}};
@@ -137,7 +138,14 @@ class ServiceAccessTest : public ServiceTest {
             [&](auto done) { service_->purge(who, {.ids = {JobId{}}}, std::move(done)); });
       case Operation::set_queue:
         return code_of<QueueOverview>(
-            [&](auto done) { service_->set_queue(who, "default", {}, std::move(done)); });
+            [&](auto done) { service_->set_queue(who, "default", {}, false, std::move(done)); });
+      case Operation::decide:
+        return code_of<DecideStatus>([&](auto done) {
+          service_->decide_effect(who, {.job = known_, .key = "k", .reason = "r"}, std::move(done));
+        });
+      case Operation::delete_queue:
+        return code_of<QueueDeletion>(
+            [&](auto done) { service_->delete_queue(who, "theirs", std::move(done)); });
     }
     return std::nullopt;
   }
@@ -192,12 +200,12 @@ TEST_F(ServiceAccessTest, a_bound_key_consumes_and_sets_its_own_queues_only) {
   const auto consumer = service_->consume(bound_, "theirs", "w", basket.deliver());
   ASSERT_FALSE(consumer);
   EXPECT_EQ(consumer.error().code, Code::forbidden);
-  EXPECT_EQ(
-      code_of<QueueOverview>([&](auto done) { service_->set_queue(bound_, "mine", {}, std::move(done)); }),
-      std::nullopt);
-  EXPECT_EQ(
-      code_of<QueueOverview>([&](auto done) { service_->set_queue(bound_, "theirs", {}, std::move(done)); }),
-      Code::forbidden);
+  EXPECT_EQ(code_of<QueueOverview>(
+                [&](auto done) { service_->set_queue(bound_, "mine", {}, true, std::move(done)); }),
+            std::nullopt);
+  EXPECT_EQ(code_of<QueueOverview>(
+                [&](auto done) { service_->set_queue(bound_, "theirs", {}, true, std::move(done)); }),
+            Code::forbidden);
 }
 
 TEST_F(ServiceAccessTest, to_a_bound_key_jobs_of_other_queues_are_not_there) {

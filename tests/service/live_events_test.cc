@@ -142,7 +142,7 @@ TEST_F(LiveEventsTest, a_change_of_a_queue_is_told) {
   Diary diary;
   const auto watching = watch(diary);
   must(answer_of<service::QueueOverview>(
-      [&](auto done) { service_->set_queue(who_, "default", {.paused = true}, std::move(done)); }));
+      [&](auto done) { service_->set_queue(who_, "default", {.paused = true}, false, std::move(done)); }));
   ASSERT_TRUE(diary.has("queue_changed"));
   EXPECT_EQ(nlohmann::json::parse(diary.of("queue_changed").at(0).json).at("paused"), true);
 }

@@ -251,14 +251,14 @@ TEST_F(VerbsTest, a_cursor_is_good_for_its_own_list_only) {
 
 TEST_F(VerbsTest, queues_are_made_changed_and_listed_with_their_counts) {
   const auto made = must(answer_of<QueueOverview>([&](auto done) {
-    service_->set_queue(who_, "fast", {.running_max = 7, .lease_ttl = ms{5'000}}, std::move(done));
+    service_->set_queue(who_, "fast", {.running_max = 7, .lease_ttl = ms{5'000}}, true, std::move(done));
   }));
   EXPECT_EQ(made.queue.name, "fast");
   EXPECT_EQ(made.queue.running_max, 7);
   EXPECT_EQ(made.queue.lease_ttl, ms{5'000});
   enqueue_one({.queue = "fast"});
   const auto paused = must(answer_of<QueueOverview>(
-      [&](auto done) { service_->set_queue(who_, "fast", {.paused = true}, std::move(done)); }));
+      [&](auto done) { service_->set_queue(who_, "fast", {.paused = true}, false, std::move(done)); }));
   EXPECT_TRUE(paused.queue.paused);
   EXPECT_EQ(paused.queue.running_max, 7);
   EXPECT_EQ(paused.counts.available, 1);
@@ -270,7 +270,7 @@ TEST_F(VerbsTest, queues_are_made_changed_and_listed_with_their_counts) {
   EXPECT_EQ(all.at(0).counts.queue, "default");
   EXPECT_EQ(all.at(1).counts.available, 1);
   const auto bad = answer_of<QueueOverview>(
-      [&](auto done) { service_->set_queue(who_, "fast", {.lease_ttl = ms{1}}, std::move(done)); });
+      [&](auto done) { service_->set_queue(who_, "fast", {.lease_ttl = ms{1}}, false, std::move(done)); });
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().code, Code::invalid);
 }

@@ -287,7 +287,7 @@ TEST_F(FenceTest, ten_thousand_expiries_are_worked_off_in_bounded_sweeps) {
   EXPECT_EQ(expired.size(), 10'000U);
   EXPECT_EQ(sweeps, 11);
   EXPECT_EQ(counts().running, 0);
-  EXPECT_EQ(counts().available + counts().scheduled, 10'000);
+  EXPECT_EQ(counts().available + counts().retrying, 10'000);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.ledger WHERE outcome = 'expired'"), 10'000);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.grants"), 0);
 }

@@ -35,7 +35,8 @@ class Scene : public StoreTest {
     }
     script(
         "DELETE FROM faultline.jobs WHERE queue <> ''; DELETE FROM faultline.ledger;"
-        "DELETE FROM faultline.effects; DELETE FROM faultline.idempotency_keys;"
+        "DELETE FROM faultline.effects; DELETE FROM faultline.effect_decisions;"
+        "DELETE FROM faultline.idempotency_keys;"
         "DELETE FROM faultline.stale_writes; DELETE FROM faultline.grants; DELETE FROM faultline.tallies;"
         "DELETE FROM faultline.queues; INSERT INTO faultline.queues (bucket, name) VALUES (0, 'default');"
         "DELETE FROM faultline.retention; INSERT INTO faultline.retention (bucket) VALUES (0)");
@@ -78,9 +79,12 @@ class Scene : public StoreTest {
         (SELECT string_agg(concat_ws(' ', 'effect', e.key, e.token, since(e.recorded_at), since(e.forgotten_at),
                                      convert_from(e.result, 'UTF8')), E'\n' ORDER BY e.job_id, e.key)
            FROM faultline.effects e),
+        (SELECT string_agg(concat_ws(' ', 'decision', d.key, d.token, d.happened, d.decided_by, d.reason), E'\n'
+                           ORDER BY d.job_id, d.token)
+           FROM faultline.effect_decisions d),
         (SELECT string_agg(concat_ws(' ', 'key', k.key, since(k.expires_at)), E'\n' ORDER BY k.key)
            FROM faultline.idempotency_keys k),
-        (SELECT string_agg(concat_ws(' ', 'queue', q.name, q.attempts_max), E'\n' ORDER BY q.name)
+        (SELECT string_agg(concat_ws(' ', 'queue', q.name, q.attempts_max, q.deleted_at IS NOT NULL), E'\n' ORDER BY q.name)
            FROM faultline.queues q),
         (SELECT string_agg(concat_ws(' ', 'count', t.queue, t.available, t.running, t.held, t.dead, t.succeeded,
                                      t.cancelled), E'\n' ORDER BY t.queue)
@@ -328,6 +332,40 @@ std::vector<Verb> verbs() {
        .call =
            [](Scene& scene) {
              return std::string{to_string(must(scene.far().purge_dead({&scene.id, 1}, "operator")).at(0))};
+           },
+       .goes_on = nothing},
+      {.name = "decide_about_an_effect",
+       .arrange =
+           [](Scene& scene) {
+             claimed(scene);
+             const EffectKey key = effect_of(scene);
+             must(scene.near().begin_effects({&key, 1}));
+             scene.settle(scene.lease, Outcome::bury("unknown"));
+             scene.id = scene.lease.job;
+           },
+       .call =
+           [](Scene& scene) {
+             return std::string{to_string(must(scene.far().decide_effect({.job = scene.id,
+                                                                          .key = "charge",
+                                                                          .happened = false,
+                                                                          .reason = "why",
+                                                                          .begun_under = scene.lease.token},
+                                                                         "operator")))};
+           },
+       .goes_on =
+           [](Scene& scene) {
+             // Begun anew, and unknown again: of that the message says nothing.
+             EXPECT_EQ(scene.requeue(scene.id), RequeueStatus::requeued);
+             scene.lease = scene.claim_one("B").lease;
+             const EffectKey again{.lease = scene.lease, .key = "charge"};
+             EXPECT_EQ(must(scene.near().begin_effects({&again, 1})).at(0).status, Effect::Status::begun);
+             scene.settle(scene.lease, Outcome::bury("unknown again"));
+           }},
+      {.name = "delete_a_queue",
+       .arrange = [](Scene& scene) { must(scene.near().set_queue("doomed", {})); },
+       .call =
+           [](Scene& scene) {
+             return std::string{to_string(must(scene.far().delete_queue("doomed")).status)};
            },
        .goes_on = nothing},
       {.name = "set_a_queue",

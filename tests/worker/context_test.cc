@@ -249,6 +249,48 @@ TEST_F(ContextTest, serves_several_threads_of_one_handler) {
   EXPECT_EQ(evidence(), 0);
 }
 
+TEST_F(ContextTest, a_job_whose_effect_is_unknown_goes_on_when_a_person_has_said_what_became_of_it) {
+  const auto run_until_it_is = [&](JobId id, JobState state) {
+    Worker worker{options()};
+    worker.handle("test", [](Context& ctx) {
+      return ctx.once("charge", [&]() -> std::string {
+        if (ctx.job().requeues < 2) throw std::runtime_error("the answer is lost");
+        return "charged now";
+      });
+    });
+    must(worker.start());
+    ASSERT_TRUE(reaches(id, state)) << to_string(job(id).state);
+  };
+  const auto run_again = [&](JobId id) { must(store_.requeue({&id, 1}, "operator")); };
+  for (const bool happened : {true, false}) {
+    const JobId id = enqueue({.backoff_base = ms{0}});
+    run_until_it_is(id, JobState::dead);
+    EXPECT_THAT(job(id).last_error.value(), ::testing::HasSubstr("faultline jobs decide"));
+    run_again(id);
+    run_until_it_is(id, JobState::dead);
+
+    EXPECT_EQ(must(store_.decide_effect({.job = id,
+                                         .key = "charge",
+                                         .happened = happened,
+                                         .result = happened ? "receipt 7" : "",
+                                         .reason = "asked the bank"},
+                                        "anna")),
+              DecideStatus::decided);
+    run_again(id);
+    run_until_it_is(id, JobState::succeeded);
+
+    EXPECT_EQ(job(id).result, happened ? "receipt 7" : "charged now");
+  }
+}
+
+/// What would be recorded as a byte, or throw once it is run, does not compile.
+struct LikeJson {
+  operator std::string() const { throw std::runtime_error("it is no text"); }  // NOLINT
+};
+static_assert(Text<std::string> && Text<std::string_view> && Text<const char*> && Text<const std::string&>);
+static_assert(Text<decltype("literal")>);
+static_assert(!Text<int> && !Text<char> && !Text<bool> && !Text<double> && !Text<LikeJson>);
+
 TEST_F(ContextTest, handlers_get_no_more_connections_than_they_may_and_wait_for_one) {
   WorkerOptions narrow = options();
   narrow.slots = 8;

@@ -74,7 +74,7 @@ Expected<CommandResult> enqueue_one(Context& context, const Request& request) {
   if (!submission) {
     Failure failure = to_failure(submission.error());
     if (submission.error().code == ErrorCode::unknown_queue)
-      failure.hint = "make it with: faultline queues set " + job->queue;
+      failure.hint = "make it with: faultline queues set " + job->queue + " --create";
     return std::unexpected(std::move(failure));
   }
   const std::string id = submission->job.to_string();

@@ -117,7 +117,7 @@ class Import {
     if (queues_.contains(queue)) return {};
     return std::unexpected(Failure{.code = "unknown_queue",
                                    .message = "there is no queue \"" + queue + "\"",
-                                   .hint = "make it with: faultline queues set " + queue});
+                                   .hint = "make it with: faultline queues set " + queue + " --create"});
   }
 
   /// A bad line: the end, or one more of those that are passed over.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -12,19 +13,46 @@ namespace {
 struct Request {
   std::vector<std::string> ids;
   FilterOptions filter;
+  // What the database does not filter by.
+  std::string error;
+  std::string tag;
+  std::string since;
+  std::string until;
+  std::size_t limit = 0;
   std::string as;
   bool all = false;
   bool dry_run = false;
   bool yes = false;
 };
 
+bool has_filter(const Request& request) {
+  return request.filter.any() || !request.error.empty() || !request.tag.empty() || !request.since.empty() ||
+         !request.until.empty();
+}
+
 Expected<void> check(const Request& request) {
-  const int ways = static_cast<int>(!request.ids.empty()) + static_cast<int>(request.filter.any()) +
+  const int ways = static_cast<int>(!request.ids.empty()) + static_cast<int>(has_filter(request)) +
                    static_cast<int>(request.all);
-  if (ways == 1) return {};
-  return std::unexpected(
-      wrong_usage(ways == 0 ? "it is not said which dead jobs" : "the jobs are named in more than one way",
-                  "give ids, or at least one of --queue and --kind, or --all"));
+  if (ways == 1 && (request.ids.empty() || request.limit == 0)) return check_job_ids(request.ids);
+  return std::unexpected(wrong_usage(
+      ways == 0   ? "it is not said which dead jobs"
+      : ways == 1 ? "--limit goes with a filter"
+                  : "the jobs are named in more than one way",
+      "give ids, or at least one of --queue, --kind, --error, --tag, --since and --until, or --all"));
+}
+
+/// What the filter asks for besides queue and kind.
+Expected<std::function<bool(const JobSummary&)>> matcher(const Request& request, DatabaseTime now) {
+  const auto since = parse_moment_option("--since", request.since, now);
+  if (!since) return std::unexpected(since.error());
+  const auto until = parse_moment_option("--until", request.until, now);
+  if (!until) return std::unexpected(until.error());
+  return [error = request.error, tag = request.tag, since = *since, until = *until](const JobSummary& job) {
+    const DatabaseTime died = job.died_at.value_or(job.created_at);
+    return (error.empty() || job.last_error.value_or("").find(error) != std::string::npos) &&
+           (tag.empty() || std::ranges::find(job.tags, tag) != job.tags.end()) &&
+           (!since || died >= *since) && (!until || died < *until);
+  };
 }
 
 /// The first job that is named and is not dead. One that dies or comes back at this moment may be either.
@@ -46,19 +74,25 @@ Expected<void> check_dead(Store& store, const std::vector<JobId>& ids) {
 template <class Status>
 Expected<CommandResult> run(Context& context, const Request& request, ChangeOrder<Status> order) {
   if (auto checked = check(request); !checked) return std::unexpected(checked.error());
-  auto ids = parse_job_ids(request.ids);
-  if (!ids) return std::unexpected(ids.error());
-  order.ids = std::move(*ids);
   order.dry_run = request.dry_run;
   order.yes = request.yes;
+  auto store = context.open_store();
+  if (!store) return std::unexpected(store.error());
+  auto ids = find_job_ids(*store, request.ids);
+  if (!ids) return std::unexpected(ids.error());
+  order.ids = std::move(*ids);
   if (order.ids.empty()) {
     auto filter = to_request(request.filter);
     if (!filter) return std::unexpected(filter.error());
     order.filter = std::move(*filter);
     order.filter->state = JobState::dead;
+    order.limit = request.limit;
+    const auto now = store->now();
+    if (!now) return std::unexpected(to_failure(now.error()));
+    auto matches = matcher(request, *now);
+    if (!matches) return std::unexpected(matches.error());
+    order.matches = std::move(*matches);
   }
-  auto store = context.open_store();
-  if (!store) return std::unexpected(store.error());
   if (auto dead = check_dead(*store, order.ids); !dead) return std::unexpected(dead.error());
   return change(*store, order);
 }
@@ -66,11 +100,21 @@ Expected<CommandResult> run(Context& context, const Request& request, ChangeOrde
 std::shared_ptr<Request> add_options(CLI::App& verb) {
   auto request = std::make_shared<Request>();
   verb.fallthrough();
-  verb.add_option("ID", request->ids, "Whole ids of dead jobs");
+  verb.add_option("ID", request->ids, "Ids of dead jobs, or their first characters");
   add_queue_and_kind(verb, request->filter);
+  verb.add_option("--error", request->error, "Only jobs whose last error has this text in it")
+      ->type_name("TEXT");
+  verb.add_option("--tag", request->tag, "Only jobs with this tag")->type_name("TAG");
+  verb.add_option("--since", request->since, "Only jobs that died after this: 2h ago, or a moment")
+      ->type_name("TIME");
+  verb.add_option("--until", request->until, "Only jobs that died before this: 2h ago, or a moment")
+      ->type_name("TIME");
+  verb.add_option("--limit", request->limit, "With a filter: the newest of them, so many at most")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   verb.add_flag("--all", request->all, "All dead jobs of all queues");
   add_operator(verb, request->as);
-  verb.add_flag("--dry-run", request->dry_run, "Only count the dead jobs that match");
+  verb.add_flag("--dry-run", request->dry_run, "Only show the dead jobs that match");
   verb.add_flag("--yes", request->yes, "Do it to more than one job");
   return request;
 }

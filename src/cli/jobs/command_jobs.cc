@@ -32,10 +32,11 @@ std::size_t width_of(const ShowRequest& request) {
 }
 
 Expected<CommandResult> show(Context& context, const ShowRequest& request) {
-  const auto id = parse_job_id(request.id);
-  if (!id) return std::unexpected(id.error());
+  if (auto checked = check_job_ids({request.id}); !checked) return std::unexpected(checked.error());
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
+  const auto id = find_job_id(*store, request.id);
+  if (!id) return std::unexpected(id.error());
   const auto history = store->history(*id);
   if (!history) return std::unexpected(to_failure(history.error()));
   if (!*history) return std::unexpected(unknown_job(*id));
@@ -52,7 +53,7 @@ void add_show(CLI::App& command, Action& chosen) {
   auto* verb = command.add_subcommand("show", "Show a job and draw its life as a timeline");
   verb->fallthrough();
   const auto request = std::make_shared<ShowRequest>();
-  verb->add_option("ID", request->id, "The job's whole id")->required();
+  verb->add_option("ID", request->id, "The job's id, or its first characters")->required();
   verb->add_flag("--ascii", request->ascii, "Draw with ASCII characters only");
   verb->add_option("--width", request->width, "Columns to draw in (default: the terminal's, else 100)")
       ->type_name("N");
@@ -78,11 +79,11 @@ struct ChangeRequest {
 
 void add_change_options(CLI::App& verb, ChangeRequest& request) {
   verb.fallthrough();
-  verb.add_option("ID", request.ids, "Whole ids of jobs");
+  verb.add_option("ID", request.ids, "Ids of jobs, or their first characters");
   add_queue_and_kind(verb, request.filter);
   add_state(verb, request.filter);
   add_operator(verb, request.as);
-  verb.add_flag("--dry-run", request.dry_run, "With a filter: only count the jobs that match");
+  verb.add_flag("--dry-run", request.dry_run, "With a filter: only show the jobs that match");
   verb.add_flag("--yes", request.yes, "Do it to more than one job");
 }
 
@@ -92,9 +93,7 @@ Expected<CommandResult> run(Context& context, const ChangeRequest& request, Chan
     return std::unexpected(wrong_usage(
         request.filter.any() ? "there are both ids and a filter" : "there are no ids and no filter",
         "give ids, or at least one of --queue, --kind and --state"));
-  auto ids = parse_job_ids(request.ids);
-  if (!ids) return std::unexpected(ids.error());
-  order.ids = std::move(*ids);
+  if (auto checked = check_job_ids(request.ids); !checked) return std::unexpected(checked.error());
   if (request.filter.any()) {
     auto filter = to_request(request.filter);
     if (!filter) return std::unexpected(filter.error());
@@ -104,6 +103,9 @@ Expected<CommandResult> run(Context& context, const ChangeRequest& request, Chan
   order.yes = request.yes;
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
+  auto ids = find_job_ids(*store, request.ids);
+  if (!ids) return std::unexpected(ids.error());
+  order.ids = std::move(*ids);
   return change(*store, order);
 }
 
@@ -152,6 +154,105 @@ void add_requeue(CLI::App& command, Action& chosen) {
            }});
     };
   });
+}
+
+// ---- decide
+
+struct DecideRequest {
+  std::string id;
+  std::string key;
+  std::string result;
+  std::string reason;
+  std::string as;
+  std::int64_t token = 0;
+  bool happened = false;
+  bool did_not_happen = false;
+};
+
+/// What stands in the way, and what to do about it.
+Failure undecided(DecideStatus status, const std::string& key) {
+  const std::string effect = "the effect \"" + key + "\"";
+  switch (status) {
+    case DecideStatus::otherwise:
+      return {.code = "decided_otherwise",
+              .message = effect + " was decided before, and differently: that stands",
+              .hint = "`faultline jobs show` says who decided it and why"};
+    case DecideStatus::recorded:
+      return {.code = "recorded",
+              .message = effect + " is recorded by its attempt: there is nothing to decide",
+              .hint = "`faultline jobs show` has what it gave"};
+    case DecideStatus::changed:
+      return {.code = "changed",
+              .message = effect + " was begun anew since, under another token",
+              .hint = "look again with `faultline jobs show`"};
+    case DecideStatus::running:
+      return {.code = "running",
+              .message = "an attempt of the job is under way, and may be doing " + effect + " right now",
+              .hint = "wait for its end, or cancel the job first"};
+    case DecideStatus::decided:
+    case DecideStatus::not_found:
+      break;
+  }
+  return {.code = "unknown_effect",
+          .message = effect + " was not begun, or its attempt has taken it back",
+          .hint = "`faultline jobs show` lists the effects of a job"};
+}
+
+Expected<CommandResult> decide(Context& context, const DecideRequest& request) {
+  if (request.happened == request.did_not_happen)
+    return std::unexpected(wrong_usage("it is not said whether the effect happened",
+                                       "give --happened or --did-not-happen, as you have found out"));
+  if (auto checked = check_job_ids({request.id}); !checked) return std::unexpected(checked.error());
+  auto store = context.open_store();
+  if (!store) return std::unexpected(store.error());
+  const auto id = find_job_id(*store, request.id);
+  if (!id) return std::unexpected(id.error());
+  EffectFinding finding{.job = *id,
+                        .key = request.key,
+                        .happened = request.happened,
+                        .result = request.result,
+                        .reason = request.reason};
+  if (request.token > 0) finding.begun_under = FenceToken{request.token};
+  const auto status = store->decide_effect(finding, operator_name(request.as));
+  if (!status) return std::unexpected(to_failure(status.error()));
+  if (*status != DecideStatus::decided) return std::unexpected(undecided(*status, request.key));
+  const std::string next = request.happened ? "the next attempt gets its result and goes on from there"
+                                            : "the next attempt runs it as if for the first time";
+  return CommandResult{
+      .text = "It is on record; " + next + ". If the job is dead: faultline jobs requeue " + id->to_string() +
+              "\n",
+      .json = {{"id", id->to_string()}, {"key", request.key}, {"status", to_string(*status)}}};
+}
+
+void add_decide(CLI::App& command, Action& chosen) {
+  auto* verb = command.add_subcommand(
+      "decide", "Say of an effect that was begun and never recorded whether it happened");
+  verb->fallthrough();
+  const auto request = std::make_shared<DecideRequest>();
+  verb->add_option("ID", request->id, "The job's id, or its first characters")->required();
+  verb->add_option("KEY", request->key, "The effect's name, as `jobs show` has it")->required();
+  auto* happened = verb->add_flag("--happened", request->happened, "It happened");
+  auto* did_not =
+      verb->add_flag("--did-not-happen", request->did_not_happen, "It did not happen")->excludes(happened);
+  verb->add_option("--result", request->result,
+                   "What it gave, as its handler would have recorded it: the next attempt gets it")
+      ->type_name("TEXT")
+      ->needs(happened)
+      ->excludes(did_not);
+  verb->add_option("--reason", request->reason, "How that is known, for the record")
+      ->type_name("TEXT")
+      ->required();
+  verb->add_option("--token", request->token,
+                   "Under which it was begun: if it was begun anew since, nothing is decided")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  add_operator(*verb, request->as);
+  verb->footer(
+      "A worker that dies between an effect and its record leaves it unknown, and the job is buried: only a "
+      "person can look on the other side. What is said here stays on record with who said it, and the job "
+      "can be requeued.");
+  verb->callback(
+      [&chosen, request] { chosen = [request](Context& context) { return decide(context, *request); }; });
 }
 
 // ---- wait
@@ -210,12 +311,13 @@ Expected<CommandResult> ended_result(Store& store, const std::vector<JobId>& ids
 }
 
 Expected<CommandResult> wait(Context& context, const WaitRequest& request) {
-  const auto ids = parse_job_ids(request.ids);
-  if (!ids) return std::unexpected(ids.error());
+  if (auto checked = check_job_ids(request.ids); !checked) return std::unexpected(checked.error());
   const auto timeout = parse_duration_option("--timeout", request.timeout);
   if (!timeout) return std::unexpected(timeout.error());
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
+  const auto ids = find_job_ids(*store, request.ids);
+  if (!ids) return std::unexpected(ids.error());
   const Deadline deadline = *timeout ? Deadline::clock::now() + **timeout : Deadline::max();
   const auto open = await_all(*store, *ids, deadline);
   if (!open) return std::unexpected(open.error());
@@ -231,7 +333,7 @@ void add_wait(CLI::App& command, Action& chosen) {
   auto* verb = command.add_subcommand("wait", "Wait until jobs have ended, and print their results");
   verb->fallthrough();
   const auto request = std::make_shared<WaitRequest>();
-  verb->add_option("ID", request->ids, "Whole ids of jobs")->required();
+  verb->add_option("ID", request->ids, "Ids of jobs, or their first characters")->required();
   verb->add_option("--timeout", request->timeout, "How long to wait, such as 5m (default: without end)")
       ->type_name("DURATION");
   verb->footer(
@@ -245,13 +347,14 @@ void add_wait(CLI::App& command, Action& chosen) {
 }  // namespace
 
 void add_jobs_command(CLI::App& app, Action& chosen) {
-  auto* command = app.add_subcommand("jobs", "List, show, cancel, requeue and await jobs");
+  auto* command = app.add_subcommand("jobs", "List, show, cancel, requeue, decide about and await jobs");
   command->fallthrough();
   command->require_subcommand(1);
   add_listing(*command, chosen, std::nullopt);
   add_show(*command, chosen);
   add_cancel(*command, chosen);
   add_requeue(*command, chosen);
+  add_decide(*command, chosen);
   add_wait(*command, chosen);
 }
 

@@ -20,14 +20,18 @@ std::vector<std::string> row_of(const QueueOverview& overview) {
   const QueueCounts& counts = overview.counts;
   return {
       queue.name,
-      queue.paused ? "paused" : "open",
+      queue.deleted_at ? "deleted"
+      : queue.paused   ? "paused"
+                       : "open",
       std::to_string(counts.available),
       std::to_string(counts.scheduled),
+      std::to_string(counts.retrying),
       std::to_string(counts.running) + (queue.running_max ? "/" + std::to_string(*queue.running_max) : ""),
       std::to_string(counts.held),
       std::to_string(counts.dead),
       std::to_string(counts.succeeded),
       std::to_string(counts.cancelled),
+      std::to_string(counts.failures),
       counts.oldest_due_age ? human_duration(*counts.oldest_due_age) : "-",
       config::write_duration(queue.lease_ttl),
       std::to_string(queue.attempts_max),
@@ -36,9 +40,9 @@ std::vector<std::string> row_of(const QueueOverview& overview) {
 }
 
 std::string table_of(const std::vector<QueueOverview>& queues) {
-  std::vector<std::vector<std::string>> rows{{"QUEUE", "STATE", "AVAILABLE", "SCHEDULED", "RUNNING", "HELD",
-                                              "DEAD", "SUCCEEDED", "CANCELLED", "OLDEST", "TTL", "ATTEMPTS",
-                                              "BACKOFF", "RETENTION"}};
+  std::vector<std::vector<std::string>> rows{{"QUEUE", "STATE", "AVAILABLE", "SCHEDULED", "RETRYING",
+                                              "RUNNING", "HELD", "DEAD", "SUCCEEDED", "CANCELLED", "FAILURES",
+                                              "OLDEST", "TTL", "ATTEMPTS", "BACKOFF", "RETENTION"}};
   for (const QueueOverview& queue : queues) rows.push_back(row_of(queue));
   return table_text(rows);
 }
@@ -66,7 +70,7 @@ Expected<CommandResult> queue_result(Store& store, const std::string& name) {
 Failure unknown_queue(const Error& error) {
   Failure failure = to_failure(error);
   if (error.code == ErrorCode::unknown_queue)
-    failure.hint = "see `faultline queues list`; `faultline queues set NAME` makes a queue";
+    failure.hint = "see `faultline queues list`; `faultline queues set NAME --create` makes a queue";
   return failure;
 }
 
@@ -91,6 +95,7 @@ void add_pausing(CLI::App& command, Action& chosen, bool pause) {
 /// What the command line says, before it is read.
 struct SetRequest {
   std::string name;
+  bool create = false;
   FieldFlags<QueueSettings> settings;
 };
 
@@ -99,25 +104,63 @@ Expected<CommandResult> set(Context& context, const SetRequest& request) {
   if (auto read = request.settings.read(settings); !read) return std::unexpected(read.error());
   auto store = context.open_store();
   if (!store) return std::unexpected(store.error());
-  if (const auto done = store->set_queue(request.name, settings); !done)
-    return std::unexpected(to_failure(done.error()));
+  const auto done =
+      request.create ? store->set_queue(request.name, settings) : store->change_queue(request.name, settings);
+  if (!done) return std::unexpected(unknown_queue(done.error()));
   return queue_result(*store, request.name);
 }
 
 void add_set(CLI::App& command, Action& chosen) {
-  auto* verb = command.add_subcommand("set", "Make a queue, or change what is set about it");
+  auto* verb = command.add_subcommand("set", "Change what is set about a queue, or make one");
   verb->fallthrough();
   const auto request = std::make_shared<SetRequest>();
   verb->add_option("NAME", request->name, "The queue's name")->required();
+  verb->add_flag("--create", request->create, "Make it if there is none");
   request->settings.add_to(*verb);
   verb->callback(
       [&chosen, request] { chosen = [request](Context& context) { return set(context, *request); }; });
 }
 
+Expected<CommandResult> delete_queue(Context& context, const std::string& name) {
+  auto store = context.open_store();
+  if (!store) return std::unexpected(store.error());
+  const auto deletion = store->delete_queue(name);
+  if (!deletion) return std::unexpected(to_failure(deletion.error()));
+  switch (deletion->status) {
+    case QueueDeletion::Status::deleted:
+      break;
+    case QueueDeletion::Status::has_jobs:
+      return std::unexpected(
+          Failure{.code = "has_jobs",
+                  .message = "the queue \"" + name + "\" has " + std::to_string(deletion->live) +
+                             (deletion->live == 1 ? " live job" : " live jobs") + ", and was not deleted",
+                  .hint = "let them finish, or see `faultline jobs cancel --help` and `faultline dead purge "
+                          "--help`"});
+    case QueueDeletion::Status::not_found:
+      return std::unexpected(Failure{.code = "unknown_queue",
+                                     .message = "there is no queue \"" + name + "\"",
+                                     .hint = "see them with: faultline queues list"});
+  }
+  return CommandResult{.text = "The queue \"" + name + "\" is deleted.\n",
+                       .json = {{"name", name}, {"status", to_string(deletion->status)}}};
+}
+
+void add_delete(CLI::App& command, Action& chosen) {
+  auto* verb = command.add_subcommand("delete", "Delete a queue that has no live jobs");
+  verb->fallthrough();
+  const auto name = std::make_shared<std::string>();
+  verb->add_option("NAME", *name, "The queue's name")->required();
+  verb->footer(
+      "Nothing is added to it from then on. Its finished jobs are kept for as long as they would have been. "
+      "`queues set NAME --create` makes a queue of this name anew.");
+  verb->callback(
+      [&chosen, name] { chosen = [name](Context& context) { return delete_queue(context, *name); }; });
+}
+
 }  // namespace
 
 void add_queues_command(CLI::App& app, Action& chosen) {
-  auto* command = app.add_subcommand("queues", "List, pause, resume, make and change queues");
+  auto* command = app.add_subcommand("queues", "List, pause, resume, make, change and delete queues");
   command->fallthrough();
   command->require_subcommand(1);
   auto* list_command = command->add_subcommand("list", "List all queues with their jobs and settings");
@@ -126,6 +169,7 @@ void add_queues_command(CLI::App& app, Action& chosen) {
   add_pausing(*command, chosen, true);
   add_pausing(*command, chosen, false);
   add_set(*command, chosen);
+  add_delete(*command, chosen);
 }
 
 }  // namespace faultline::cli

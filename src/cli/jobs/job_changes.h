@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ struct ChangeOrder {
   std::vector<JobId> ids{};
   std::optional<ListRequest> filter{};
   std::vector<JobState> states{};  ///< of a filter that names none: these, one after the other
+  std::function<bool(const JobSummary&)> matches{};  ///< what else the filter asks for; none: nothing
+  std::size_t limit = 0;                             ///< of a filter: so many jobs at most; 0: all
   bool dry_run = false;
   bool yes = false;
   std::function<faultline::Expected<std::vector<Status>>(Store&, std::span<const JobId>)> act{};
@@ -31,20 +34,24 @@ struct ChangeOrder {
 
 /// Jobs that match, page by page, from the newest to the oldest, to `visit`, which says whether to go on.
 /// Jobs that are added meanwhile are not looked at.
-template <std::predicate<std::span<const JobId>> F>
-[[nodiscard]] Expected<void> each_page(Store& store, ListRequest filter, const std::vector<JobState>& states,
-                                       const F& visit) {
+template <class Status, std::predicate<std::span<const JobSummary>> F>
+[[nodiscard]] Expected<void> each_page(Store& store, const ChangeOrder<Status>& order, const F& visit) {
   constexpr std::size_t kPage = 500;
+  ListRequest filter = *order.filter;
   filter.limit = kPage;
-  for (const JobState state : filter.state ? std::vector{*filter.state} : states) {
+  std::size_t left = order.limit > 0 ? order.limit : std::numeric_limits<std::size_t>::max();
+  for (const JobState state : filter.state ? std::vector{*filter.state} : order.states) {
     filter.state = state;
     filter.before.reset();
     for (bool more = true; more;) {
-      const auto page = store.list(filter);
+      auto page = store.list(filter);
       if (!page) return std::unexpected(to_failure(page.error()));
-      std::vector<JobId> ids;
-      for (const JobSummary& job : page->jobs) ids.push_back(job.id);
-      if (!ids.empty() && !visit(std::span<const JobId>{ids})) return {};
+      std::vector<JobSummary>& jobs = page->jobs;
+      if (order.matches) std::erase_if(jobs, [&](const JobSummary& job) { return !order.matches(job); });
+      jobs.resize(std::min(jobs.size(), left));
+      left -= jobs.size();
+      if (!jobs.empty() && !visit(std::span<const JobSummary>{jobs})) return {};
+      if (left == 0) return {};
       filter.before = page->next;
       more = page->next.has_value();
     }
@@ -53,6 +60,9 @@ template <std::predicate<std::span<const JobId>> F>
 }
 
 [[nodiscard]] Failure needs_yes(std::string_view verb, const std::string& how_many);
+/// What would be done, and nothing was: the first of the jobs, and how many there are.
+[[nodiscard]] std::string dry_run_text(std::string_view verb, const std::vector<JobSummary>& first,
+                                       std::size_t matched);
 
 /// Changes jobs by id. What was left as it was is bad news; a single job that is not there, a failure.
 template <class Status>
@@ -82,13 +92,20 @@ template <class Status>
 
 template <class Status>
 [[nodiscard]] Expected<CommandResult> change_by_filter(Store& store, const ChangeOrder<Status>& order) {
+  constexpr std::size_t kShown = 20;
   service::Changed<Status> changed;
   std::optional<Failure> failure;
-  const auto count = [&](std::span<const JobId> ids) {
-    changed.matched += ids.size();
+  std::vector<JobSummary> shown;
+  const auto count = [&](std::span<const JobSummary> jobs) {
+    changed.matched += jobs.size();
+    for (const JobSummary& job : jobs) {
+      if (shown.size() < kShown) shown.push_back(job);
+    }
     return order.dry_run || changed.matched <= 1;
   };
-  const auto act = [&](std::span<const JobId> ids) {
+  const auto act = [&](std::span<const JobSummary> jobs) {
+    std::vector<JobId> ids;
+    for (const JobSummary& job : jobs) ids.push_back(job.id);
     changed.matched += ids.size();
     const auto statuses = order.act(store, ids);
     if (!statuses) {
@@ -100,15 +117,14 @@ template <class Status>
     return true;
   };
   if (order.dry_run || !order.yes) {
-    if (auto counted = each_page(store, *order.filter, order.states, count); !counted)
-      return std::unexpected(counted.error());
+    if (auto counted = each_page(store, order, count); !counted) return std::unexpected(counted.error());
     if (order.dry_run)
-      return CommandResult{.text = std::to_string(changed.matched) + " jobs match. Nothing was changed.\n",
+      return CommandResult{.text = dry_run_text(order.verb, shown, changed.matched),
                            .json_text = service::changed_json(changed)};
     if (changed.matched > 1) return std::unexpected(needs_yes(order.verb, "more than one job matches"));
     changed.matched = 0;
   }
-  auto acted = each_page(store, *order.filter, order.states, act);
+  auto acted = each_page(store, order, act);
   if (!acted) failure = acted.error();
   if (failure) {
     failure->message = "it stopped after " + std::to_string(changed.changed) + " jobs: " + failure->message;

@@ -44,8 +44,8 @@ std::string page_json(const ListRequest& request, const JobPage& page) {
   return out.take();
 }
 
-std::string page_text(const JobPage& page, bool errors, const std::string& database) {
-  std::string text = page.jobs.empty() ? "" : jobs_table(page.jobs, errors);
+std::string page_text(const JobPage& page, const std::string& database) {
+  std::string text = page.jobs.empty() ? "" : jobs_table(page.jobs);
   if (page.next)
     text += (page.jobs.empty() ? "There are none among the " + std::to_string(page.looked_at) +
                                      " jobs that were looked at. "
@@ -94,7 +94,7 @@ Expected<CommandResult> list(Context& context, const Request& asked, std::option
     if (auto known = check_queue(*store, *request->queue, context.database_name()); !known)
       return std::unexpected(known.error());
   }
-  return CommandResult{.text = page_text(*page, only == JobState::dead, context.database_name()),
+  return CommandResult{.text = page_text(*page, context.database_name()),
                        .json_text = page_json(*request, *page)};
 }
 

@@ -16,10 +16,17 @@ namespace faultline::cli {
 
 // What the commands about jobs share: ids, states, filters, durations, and who acts.
 
-/// Whole ids only: a prefix that is unique today is not tomorrow.
-[[nodiscard]] Expected<JobId> parse_job_id(const std::string& text);
-[[nodiscard]] Expected<std::vector<JobId>> parse_job_ids(const std::vector<std::string>& texts);
+/// Whether texts can be ids or their first characters: what needs no database.
+[[nodiscard]] Expected<void> check_job_ids(const std::vector<std::string>& texts);
+/// The job whose id this is, or begins like this. Several that begin so are an error that lists them.
+[[nodiscard]] Expected<JobId> find_job_id(Store& store, const std::string& text);
+[[nodiscard]] Expected<std::vector<JobId>> find_job_ids(Store& store, const std::vector<std::string>& texts);
 [[nodiscard]] Failure unknown_job(const JobId& id);
+
+/// "2h" ago, or a moment as `--at` has it; `name` is the option's, for the message.
+[[nodiscard]] Expected<std::optional<DatabaseTime>> parse_moment_option(std::string_view name,
+                                                                        const std::string& text,
+                                                                        DatabaseTime now);
 
 /// "30s", as the option's value; `name` is the option's, for the message.
 [[nodiscard]] Expected<std::optional<std::chrono::milliseconds>> parse_duration_option(

@@ -89,14 +89,23 @@ Rows facts_of(const Job& job, DatabaseTime now) {
   return rows;
 }
 
-std::string errors_text(const std::vector<Attempt>& attempts) {
-  Rows rows;
-  for (const Attempt& attempt : attempts) {
-    if (attempt.error && attempt.outcome != "expired" && attempt.outcome != "purged")
-      rows.push_back(
-          {"  token " + std::to_string(attempt.token.value), one_line(*attempt.error, kPayloadMax)});
+/// With the times of each, which the timeline only draws.
+std::string attempts_text(const std::vector<Attempt>& attempts) {
+  /// A job that was tried a thousand times is not read row by row.
+  constexpr std::size_t kRowsMax = 60;
+  if (attempts.empty()) return "";
+  Rows rows{{"  TOKEN", "BEGAN", "ENDED", "OUTCOME", "WHY"}};
+  const std::size_t left_out = attempts.size() > kRowsMax ? attempts.size() - kRowsMax : 0;
+  for (std::size_t i = left_out; i < attempts.size(); ++i) {
+    const Attempt& attempt = attempts[i];
+    rows.push_back({"  " + std::to_string(attempt.token.value),
+                    attempt.started_at ? to_string(*attempt.started_at) : "-", to_string(attempt.ended_at),
+                    attempt.outcome, one_line(attempt.error.value_or(""), kPayloadMax)});
   }
-  return rows.empty() ? "" : "\nerrors and reasons\n" + table_text(rows);
+  return "\nattempts and acts" +
+         (left_out > 0 ? ", without " + std::to_string(left_out) + " earlier ones; --json has them all"
+                       : std::string{}) +
+         "\n" + table_text(rows);
 }
 
 std::string effects_text(const std::vector<EffectRecord>& effects) {
@@ -104,11 +113,23 @@ std::string effects_text(const std::vector<EffectRecord>& effects) {
   Rows rows;
   for (const EffectRecord& effect : effects) {
     rows.push_back({"  " + effect.key, "token " + std::to_string(effect.token.value), effect.worker,
-                    !effect.recorded_at ? "begun, and not recorded: it may have happened"
+                    !effect.recorded_at ? "begun, and not recorded: it may have happened; see `jobs decide`"
                     : effect.result     ? bytes_text(*effect.result, kErrorMax)
                                         : "recorded"});
   }
   return "\neffects\n" + table_text(rows);
+}
+
+std::string decisions_text(const std::vector<EffectDecision>& decisions) {
+  if (decisions.empty()) return "";
+  Rows rows;
+  for (const EffectDecision& decision : decisions) {
+    rows.push_back({"  " + decision.key, "token " + std::to_string(decision.token.value),
+                    std::string{decision.happened ? "happened" : "did not happen"} + ", says " +
+                        one_line(decision.decided_by, kErrorMax),
+                    to_string(decision.decided_at), one_line(decision.reason, kPayloadMax)});
+  }
+  return "\ndecisions about effects\n" + table_text(rows);
 }
 
 }  // namespace
@@ -122,16 +143,20 @@ std::string bytes_text(const std::string& bytes, std::size_t length_max) {
 
 std::string job_text(const JobHistory& history, const TimelineStyle& style) {
   return table_text(facts_of(history.job, style.now)) + "\n" + timeline_text(history, style) +
-         errors_text(history.attempts) + effects_text(history.effects);
+         attempts_text(history.attempts) + effects_text(history.effects) + decisions_text(history.decisions);
 }
 
-std::string jobs_table(const std::vector<JobSummary>& jobs, bool errors) {
-  Rows rows{
-      {"ID", "STATE", "QUEUE", "KIND", "ATTEMPT", "TOKEN", "CREATED", errors ? "LAST ERROR" : "WORKER"}};
+std::string jobs_table(const std::vector<JobSummary>& jobs) {
+  const bool dead = std::ranges::any_of(jobs, [](const JobSummary& job) { return job.died_at.has_value(); });
+  Rows rows{{"ID", "STATE", "QUEUE", "KIND", "ATTEMPT", "TOKEN", "CREATED",
+             dead ? "NEXT RUN OR DEATH" : "NEXT RUN", "WORKER", "LAST ERROR"}};
   for (const JobSummary& job : jobs) {
+    const std::string next = job.state == JobState::scheduled ? to_string(job.run_at)
+                             : job.died_at                    ? to_string(*job.died_at)
+                                                              : "-";
     rows.push_back({job.id.to_string(), std::string{to_string(job.state)}, job.queue, job.kind,
                     std::to_string(job.attempt), std::to_string(job.token.value), to_string(job.created_at),
-                    errors ? one_line(job.last_error.value_or(""), kErrorMax) : job.worker.value_or("")});
+                    next, job.worker.value_or("-"), one_line(job.last_error.value_or(""), kErrorMax)});
   }
   return table_text(rows);
 }

@@ -121,14 +121,14 @@ Expected<CommandResult> list(const Evidence& evidence, std::size_t limit) {
 }
 
 Expected<CommandResult> show_evidence(Context& context, const StaleRequest& request) {
+  auto store = context.open_store(kCallMax);
+  if (!store) return std::unexpected(store.error());
   std::optional<JobId> job;
   if (!request.job.empty()) {
-    const auto id = parse_job_id(request.job);
+    const auto id = find_job_id(*store, request.job);
     if (!id) return std::unexpected(id.error());
     job = *id;
   }
-  auto store = context.open_store(kCallMax);
-  if (!store) return std::unexpected(store.error());
   const Evidence evidence{*store, request, job};
   return request.follow ? follow(context, evidence, request.limit) : list(evidence, request.limit);
 }

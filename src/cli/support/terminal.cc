@@ -80,11 +80,18 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-TerminalSize terminal_size() {
+namespace {
+
+TerminalSize size_of(int fd) {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) return {};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) return {};
   return {.rows = size.ws_row, .columns = size.ws_col};
 }
+
+}  // namespace
+
+TerminalSize terminal_size() { return size_of(STDOUT_FILENO); }
+std::size_t columns_of(int fd) { return size_of(fd).columns; }
 
 FullScreen::FullScreen() {
   if (::tcgetattr(STDIN_FILENO, &before_) == 0) {

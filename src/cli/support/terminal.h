@@ -25,6 +25,8 @@ struct TerminalSize {
   std::size_t columns = 80;
 };
 [[nodiscard]] TerminalSize terminal_size();
+/// Of the terminal that a file descriptor is; 80 if it is none.
+[[nodiscard]] std::size_t columns_of(int fd);
 
 /// Takes the terminal for a full-screen view: another screen, no cursor, keys without Enter. Gives all of it
 /// back when it is destroyed.

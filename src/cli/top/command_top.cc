@@ -80,7 +80,9 @@ Expected<CommandResult> watch(TopSampler& sampler, const Interrupt& stopped, std
   std::string shown;
   for (std::size_t frames = 0; !stopped.fired();) {
     const auto frame = sampler.sample();
-    if (frame) shown = top_text(*frame, colours) + "\n" + coloured("q leaves", Colour::grey, colours) + "\n";
+    if (frame)
+      shown = top_text(*frame, colours, terminal_size()) + "\n" +
+              coloured("q leaves", Colour::grey, colours) + "\n";
     screen.draw(frame ? shown
                       : coloured("The database does not answer; asking again: " + frame.error().message,
                                  Colour::red, colours) +

@@ -4,7 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <numeric>
 
+#include "base/utf8.h"
 #include "cli/stale/stale_text.h"
 #include "cli/support/table_text.h"
 #include "cli/support/terminal.h"
@@ -41,50 +46,156 @@ std::string expiry(const TopFrame& frame, const audit::WorkerLeases& worker) {
 }
 
 std::int64_t jobs_in(const QueueCounts& counts) {
-  return counts.scheduled + counts.available + counts.running + counts.held + counts.dead + counts.succeeded +
-         counts.cancelled;
+  return counts.scheduled + counts.retrying + counts.available + counts.running + counts.held + counts.dead +
+         counts.succeeded + counts.cancelled;
 }
 
 std::int64_t ended_in(const QueueCounts& counts) { return counts.succeeded + counts.cancelled + counts.dead; }
 
-std::string queues_text(const TopFrame& frame) {
-  std::vector<std::vector<std::string>> rows{{"QUEUE", "IN/S", "OUT/S", "AVAILABLE", "SCHEDULED", "RUNNING",
-                                              "HELD", "DEAD", "SUCCEEDED", "CANCELLED", "OLDEST", ""}};
+using Row = std::vector<std::string>;
+
+/// A part of the view: rows under a heading, the most important columns and rows first to stay.
+struct Table {
+  std::string what;  ///< of its rows: "queues"
+  Row heading;
+  std::vector<Row> rows;
+  std::vector<std::string> spare{};  ///< columns that go first where there is no room, in this order
+};
+
+std::vector<std::size_t> widths_of(const Table& table) {
+  std::vector<std::size_t> widths;
+  for (const std::string& cell : table.heading) widths.push_back(characters_of(cell));
+  for (const Row& row : table.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], characters_of(row[i]));
+  }
+  return widths;
+}
+
+std::size_t line_of(const std::vector<std::size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), 2 * widths.size()) - 2;
+}
+
+void remove_column(Table& table, const std::string& name) {
+  const auto index = std::ranges::find(table.heading, name) - table.heading.begin();
+  table.heading.erase(table.heading.begin() + index);
+  for (Row& row : table.rows) row.erase(row.begin() + index);
+}
+
+/// A text that is too long says so by its last character.
+std::string shortened(const std::string& text, std::size_t length) {
+  if (characters_of(text) <= length) return text;
+  return std::string{first_characters(text, length - 1)} + "…";
+}
+
+/// Names are long, numbers are not: the widest columns give way first.
+void shorten(Table& table, std::size_t columns) {
+  constexpr std::size_t kWidthMin = 8;
+  std::vector<std::size_t> widths = widths_of(table);
+  while (line_of(widths) > columns) {
+    const auto widest = std::ranges::max_element(widths);
+    if (*widest <= kWidthMin) return;
+    --*widest;
+  }
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    table.heading[i] = shortened(table.heading[i], widths[i]);
+    for (Row& row : table.rows) row[i] = shortened(row[i], widths[i]);
+  }
+}
+
+/// The table in its share of the screen, and a line about what it left out.
+std::string fitted(Table table, std::size_t rows_max, std::size_t columns) {
+  const std::size_t rows = std::min(table.rows.size(), rows_max);
+  const std::size_t hidden = table.rows.size() - rows;
+  table.rows.resize(rows);
+  std::string without;
+  for (const std::string& name : table.spare) {
+    if (line_of(widths_of(table)) <= columns) break;
+    remove_column(table, name);
+    without += (without.empty() ? "" : ", ") + name;
+  }
+  shorten(table, columns);
+  std::vector<Row> all{table.heading};
+  std::ranges::move(table.rows, std::back_inserter(all));
+  std::string text = table_text(all);
+  std::string left_out;
+  if (hidden > 0) left_out = std::to_string(hidden) + " more " + table.what;
+  if (!without.empty()) left_out += (left_out.empty() ? "" : "; ") + ("without " + without);
+  if (!left_out.empty()) text += shortened("… " + left_out, columns) + "\n";
+  return text;
+}
+
+Table queues_table(const TopFrame& frame) {
+  Table table{.what = "queues",
+              .heading = {"QUEUE", "IN/S", "OUT/S", "FAIL/S", "DUE", "RETRY", "LATER", "RUN", "HELD", "DEAD",
+                          "SUCCEEDED", "CANCELLED", "OLDEST", ""},
+              .rows = {},
+              .spare = {"CANCELLED", "SUCCEEDED", "HELD", "LATER", "IN/S", "OLDEST"}};
   for (const auto& line : frame.queues) {
     const QueueCounts& counts = line.counts;
     std::string running = std::to_string(counts.running);
     if (line.queue.running_max) running += "/" + std::to_string(*line.queue.running_max);
-    rows.push_back({printable(line.queue.name), rate(line.enqueued_per_second), rate(line.settled_per_second),
-                    std::to_string(counts.available), std::to_string(counts.scheduled), std::move(running),
-                    std::to_string(counts.held), std::to_string(counts.dead),
-                    std::to_string(counts.succeeded), std::to_string(counts.cancelled),
-                    counts.oldest_due_age ? age(*counts.oldest_due_age) : "-",
-                    line.queue.paused ? "paused" : ""});
+    table.rows.push_back(
+        {printable(line.queue.name), rate(line.enqueued_per_second), rate(line.settled_per_second),
+         rate(line.failed_per_second), std::to_string(counts.available), std::to_string(counts.retrying),
+         std::to_string(counts.scheduled), std::move(running), std::to_string(counts.held),
+         std::to_string(counts.dead), std::to_string(counts.succeeded), std::to_string(counts.cancelled),
+         counts.oldest_due_age ? age(*counts.oldest_due_age) : "-", line.queue.paused ? "paused" : ""});
   }
-  return table_text(rows);
+  // Where something goes wrong stands first: a screen may have room for a few of many.
+  std::vector<std::size_t> order(table.rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](std::size_t i) { return frame.queues[i].failed_per_second.value_or(0); });
+  std::vector<Row> sorted;
+  for (const std::size_t i : order) sorted.push_back(std::move(table.rows[i]));
+  table.rows = std::move(sorted);
+  return table;
 }
 
-std::string workers_text(const TopFrame& frame) {
-  if (frame.workers.empty()) return "No job is running.\n";
-  std::vector<std::vector<std::string>> rows{{"WORKER", "RUNNING", "OLDEST", "FIRST LEASE ENDS", "QUEUES"}};
+Table workers_table(const TopFrame& frame) {
+  Table table{.what = "workers",
+              .heading = {"WORKER", "RUNNING", "OLDEST", "FIRST LEASE ENDS", "QUEUES"},
+              .rows = {},
+              .spare = {"QUEUES"}};
   for (const audit::WorkerLeases& worker : frame.workers) {
     std::string queues;
     for (const std::string& queue : worker.queues) queues += (queues.empty() ? "" : " ") + printable(queue);
-    rows.push_back({printable(worker.worker), std::to_string(worker.running),
-                    age(frame.at - worker.oldest_claim), expiry(frame, worker), std::move(queues)});
+    table.rows.push_back({printable(worker.worker), std::to_string(worker.running),
+                          age(frame.at - worker.oldest_claim), expiry(frame, worker), std::move(queues)});
   }
-  return table_text(rows);
+  return table;
 }
 
-std::string stale_text(const TopFrame& frame, bool colours) {
+Table stale_table(const TopFrame& frame) {
+  Table table{.what = "refused writes",
+              .heading = stale_header(),
+              .rows = {},
+              .spare = {"AT", "THEN", "QUEUE", "LATE", "TOKEN"}};
+  for (const StaleWrite& write : frame.stale_latest) table.rows.push_back(stale_cells(write));
+  return table;
+}
+
+std::string stale_count(const TopFrame& frame, bool colours) {
   const std::string count =
       std::to_string(frame.stale_last_minute) + (frame.stale_more ? " or more" : "") + " in the last minute";
-  std::string text =
-      "Stale writes refused: " + coloured(count, Colour::red, colours && frame.stale_last_minute > 0) + "\n";
-  if (frame.stale_latest.empty()) return text;
-  std::vector<std::vector<std::string>> rows{stale_header()};
-  for (const StaleWrite& write : frame.stale_latest) rows.push_back(stale_cells(write));
-  return text + table_text(rows);
+  return "Stale writes refused: " + coloured(count, Colour::red, colours && frame.stale_last_minute > 0) +
+         "\n";
+}
+
+/// How many rows each part may have, where all of them may have so many.
+struct Shares {
+  std::size_t queues, workers, stale;
+};
+Shares shares_of(const TopFrame& frame, std::optional<TerminalSize> size) {
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  if (!size) return {.queues = kAll, .workers = kAll, .stale = kAll};
+  // The title, three headings, three lines about what is left out, the count of refused writes, empty lines.
+  constexpr std::size_t kOthers = 13;
+  const std::size_t room = size->rows > kOthers + 3 ? size->rows - kOthers : 3;
+  const std::size_t stale = std::min(frame.stale_latest.size(), room / 4);
+  const std::size_t workers = std::min(frame.workers.size(), (room - stale) / 2);
+  const std::size_t queues = std::min(frame.queues.size(), room - stale - workers);
+  return {.queues = queues, .workers = std::min(frame.workers.size(), room - stale - queues), .stale = stale};
 }
 
 nlohmann::json or_null(const std::optional<double>& value) {
@@ -139,12 +250,21 @@ void add_rates(TopFrame& frame, const TopFrame& before) {
     };
     line.enqueued_per_second = per_second(jobs_in(line.counts) - jobs_in(was->counts));
     line.settled_per_second = per_second(ended_in(line.counts) - ended_in(was->counts));
+    line.failed_per_second = per_second(line.counts.failures - was->counts.failures);
   }
 }
 
-std::string top_text(const TopFrame& frame, bool colours) {
-  return coloured("faultline top", Colour::bold, colours) + "  " + faultline::to_string(frame.at) + "\n\n" +
-         queues_text(frame) + "\n" + workers_text(frame) + "\n" + stale_text(frame, colours);
+std::string top_text(const TopFrame& frame, bool colours, std::optional<TerminalSize> size) {
+  const std::size_t columns = size ? size->columns : std::numeric_limits<std::size_t>::max();
+  const Shares shares = shares_of(frame, size);
+  std::string text = coloured("faultline top", Colour::bold, colours) + "  " +
+                     faultline::to_string(frame.at) + "\n\n" +
+                     fitted(queues_table(frame), shares.queues, columns) + "\n";
+  text +=
+      frame.workers.empty() ? "No job is running.\n" : fitted(workers_table(frame), shares.workers, columns);
+  text += "\n" + stale_count(frame, colours);
+  if (!frame.stale_latest.empty()) text += fitted(stale_table(frame), shares.stale, columns);
+  return text;
 }
 
 nlohmann::json top_json(const TopFrame& frame) {
@@ -153,6 +273,7 @@ nlohmann::json top_json(const TopFrame& frame) {
     nlohmann::json queue = as_http(service::QueueOverview{.queue = line.queue, .counts = line.counts});
     queue["enqueued_per_second"] = or_null(line.enqueued_per_second);
     queue["settled_per_second"] = or_null(line.settled_per_second);
+    queue["failed_per_second"] = or_null(line.failed_per_second);
     queues.push_back(std::move(queue));
   }
   nlohmann::json workers = nlohmann::json::array();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "audit/leases.h"
+#include "cli/support/terminal.h"
 #include "faultline/store.h"
 
 namespace faultline::cli {
@@ -21,6 +22,7 @@ struct TopFrame {
     /// one. Taken from the counts, so that what retention retires meanwhile is missing.
     std::optional<double> enqueued_per_second{};
     std::optional<double> settled_per_second{};
+    std::optional<double> failed_per_second{};  ///< attempts that failed or were lost
   };
   DatabaseTime at;
   std::vector<QueueLine> queues;
@@ -36,7 +38,10 @@ struct TopFrame {
 /// Fills in the rates of `frame`, from the one before it.
 void add_rates(TopFrame& frame, const TopFrame& before);
 
-[[nodiscard]] std::string top_text(const TopFrame& frame, bool colours);
+/// The frame in so many rows and columns: what does not fit is left out, and said to be. Without a size: all
+/// of it.
+[[nodiscard]] std::string top_text(const TopFrame& frame, bool colours,
+                                   std::optional<TerminalSize> size = std::nullopt);
 [[nodiscard]] nlohmann::json top_json(const TopFrame& frame);
 
 }  // namespace faultline::cli

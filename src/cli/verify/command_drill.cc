@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "cli/commands.h"
+#include "cli/support/terminal.h"
 #include "drills/race_worker.h"
 #include "drills/real_time.h"
 #include "drills/report.h"
@@ -25,7 +26,7 @@ class ProgressDisplay {
  public:
   void operator()(const drills::DrillProgress& progress) {
     if (bar_) {
-      std::cerr << '\r' << drills::to_bar(progress) << "\x1b[K" << std::flush;
+      std::cerr << '\r' << drills::to_bar(progress, columns_of(STDERR_FILENO)) << "\x1b[K" << std::flush;
     } else if (const auto now = std::chrono::steady_clock::now(); now >= next_line_) {
       next_line_ = now + kLineEvery;
       std::cerr << drills::to_text(progress) << '\n' << std::flush;

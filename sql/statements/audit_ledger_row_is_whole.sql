@@ -7,8 +7,8 @@
 WITH wrong AS MATERIALIZED (
     SELECT l.job_id::text AS subject,
            format('token %s %s, went to %s, lease %s, kind %s', l.token, l.outcome, l.state,
-                  coalesce(l.lease_id::text, 'none'), coalesce(l.kind, 'none')) AS detail
-      FROM faultline.ledger l
+                  coalesce(l.lease_mark, 'none'), coalesce(l.kind, 'none')) AS detail
+      FROM faultline.seen_ledger l
      WHERE l.bucket = $1::smallint
        AND (l.token < 1
             OR NOT CASE l.outcome
@@ -20,7 +20,7 @@ WITH wrong AS MATERIALIZED (
                        WHEN 'expired' THEN l.state IN ('available', 'dead', 'held')
                        ELSE l.state IN ('available', 'dead')
                    END
-            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND (l.lease_id IS NULL OR l.started_at IS NULL))
+            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND (l.lease_mark IS NULL OR l.started_at IS NULL))
             OR (l.state IN ('succeeded', 'cancelled') AND (l.kind IS NULL OR l.payload IS NULL OR l.run_at IS NULL)))
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

@@ -195,7 +195,8 @@ void EventBroadcaster::settled(std::span<const Settlement> settlements, std::spa
   if (!watched()) return;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
     if (!is_news(verdicts[i], known[i])) continue;
-    const auto& [lease, outcome] = settlements[i];
+    const Lease& lease = settlements[i].lease;
+    const Outcome& outcome = settlements[i].outcome;
     std::string queue = known[i] ? *known[i]->queue : std::string{};
     json object{{"job", lease.job.to_string()},
                 {"queue", queue.empty() ? json() : json(queue)},
@@ -263,13 +264,11 @@ void EventBroadcaster::read_evidence(Store& store) {
   for (auto write = writes->rbegin(); write != writes->rend(); ++write) {
     newest = std::max(newest, write->at);
     if (write->at < evidence_since_) continue;
-    if (!seen_.emplace(write->at, write->job, write->token.value, write->lease_id, write->verb).second)
-      continue;
+    if (!seen_.emplace(write->at, write->id).second) continue;
     tell("stale_write_blocked", write->queue.value_or(""), evidence_json(*write));
   }
   evidence_since_ = std::max(evidence_since_, newest - kEvidenceOverlap);
-  while (!seen_.empty() && std::get<DatabaseTime>(*seen_.begin()) < evidence_since_)
-    seen_.erase(seen_.begin());
+  while (!seen_.empty() && seen_.begin()->first < evidence_since_) seen_.erase(seen_.begin());
 }
 
 void EventBroadcaster::read_queues(Store& store) {

@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "service/lease_registry.h"
@@ -87,8 +86,7 @@ class EventBroadcaster {
   Clock::time_point watched_since_{};
 
   // The observer's own.
-  using Evidence = std::tuple<DatabaseTime, JobId, std::int64_t, Uuid, std::string>;
-  std::set<Evidence> seen_;
+  std::set<std::pair<DatabaseTime, Uuid>> seen_;  // evidence that was told, by its moment and its id
   DatabaseTime evidence_since_{};
   Clock::time_point observed_since_{};
 

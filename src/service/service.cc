@@ -499,7 +499,8 @@ void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::sp
   settled.reserve(settlements.size());
   bool stale = false;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
-    const auto& [lease, outcome] = settlements[i];
+    const Lease& lease = settlements[i].lease;
+    const Outcome& outcome = settlements[i].outcome;
     if (verdicts[i].status == Verdict::Status::stale) {
       metrics_->stale(outcome.kind, verdicts[i].stale.reason);
       tell_refused(lease, to_string(outcome.kind), verdicts[i].stale);

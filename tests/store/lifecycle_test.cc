@@ -37,7 +37,7 @@ TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_
   EXPECT_EQ(whole.job.traceparent, traceparent);
   ASSERT_EQ(whole.attempts.size(), 1U);
   EXPECT_EQ(whole.attempts[0].outcome, "succeeded");
-  EXPECT_EQ(whole.attempts[0].lease_id, claimed.lease.lease_id);
+  EXPECT_EQ(whole.attempts[0].token, claimed.lease.token);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), 0);
 }
 

@@ -64,9 +64,11 @@ std::string evidence_json(const StaleWrite& write) {
 struct EventBroadcaster::Watcher {
   Principal who;
   Next next;
+  Ended ended;
   std::list<std::shared_ptr<Watcher>>::iterator place{};
   bool gone = false;
   bool in_call = false;
+  bool refused = false;  ///< the deliverer's: its key is not good any more, and it was told
 };
 
 class EventBroadcaster::Subscription : public Service::EventSubscription {
@@ -82,8 +84,11 @@ class EventBroadcaster::Subscription : public Service::EventSubscription {
   std::shared_ptr<Watcher> watcher_;
 };
 
-EventBroadcaster::EventBroadcaster(MonitoredStore& store)
-    : store_(store), deliverer_([this] { deliver(); }), observer_([this] { observe(); }) {}
+EventBroadcaster::EventBroadcaster(MonitoredStore& store, StillGood still_good)
+    : store_(store),
+      still_good_(std::move(still_good)),
+      deliverer_([this] { deliver(); }),
+      observer_([this] { observe(); }) {}
 
 void EventBroadcaster::stop() {
   {
@@ -96,8 +101,10 @@ void EventBroadcaster::stop() {
   if (observer_.joinable()) observer_.join();
 }
 
-std::unique_ptr<Service::EventSubscription> EventBroadcaster::watch(const Principal& who, Next next) {
-  auto watcher = std::make_shared<Watcher>(Watcher{.who = who, .next = std::move(next)});
+std::unique_ptr<Service::EventSubscription> EventBroadcaster::watch(const Principal& who, Next next,
+                                                                    Ended ended) {
+  auto watcher =
+      std::make_shared<Watcher>(Watcher{.who = who, .next = std::move(next), .ended = std::move(ended)});
   {
     const std::lock_guard lock{mutex_};
     if (watchers_.empty()) watched_since_ = Clock::now();
@@ -152,6 +159,13 @@ void EventBroadcaster::deliver() {
 }
 
 void EventBroadcaster::hand_to(Watcher& watcher, const Item& item) {
+  if (watcher.refused) return;
+  if (const auto problem = still_good_ ? still_good_(watcher.who) : std::nullopt) {
+    watcher.refused = true;
+    if (watcher.ended) watcher.ended(*problem);
+    return;
+  }
+  if (!item.event) return;
   if (!watcher.who.queues) {
     watcher.next(item.event);
   } else if (item.snapshot) {
@@ -251,6 +265,11 @@ void EventBroadcaster::observe() {
       }
     }
     lock.lock();
+    // An item without an event: while nothing happens, too, keys are looked at.
+    if (still_good_ && items_.empty() && !watchers_.empty()) {
+      items_.push_back({});
+      told_.notify_one();
+    }
     // However often it is kicked, it does not keep the database busy.
     kicked_.wait_for(lock, kPause, [&] { return stopping_; });
     kicked_.wait_for(lock, kEvidenceEvery - kPause, [&] { return stopping_ || kick_; });

@@ -28,13 +28,15 @@ namespace faultline::service {
 /// It is told in order, on one thread. If that thread cannot keep up, events are left out. Thread-safe.
 class EventBroadcaster {
  public:
-  explicit EventBroadcaster(MonitoredStore& store);
+  using StillGood = std::function<std::optional<Problem>(const Principal&)>;
+  EventBroadcaster(MonitoredStore& store, StillGood still_good);
   ~EventBroadcaster() { stop(); }
   EventBroadcaster(const EventBroadcaster&) = delete;
   EventBroadcaster& operator=(const EventBroadcaster&) = delete;
 
   using Next = std::function<void(const std::shared_ptr<const LiveEvent>&)>;
-  [[nodiscard]] std::unique_ptr<Service::EventSubscription> watch(const Principal& who, Next next);
+  [[nodiscard]] std::unique_ptr<Service::EventSubscription> watch(const Principal& who, Next next,
+                                                                  Ended ended);
   [[nodiscard]] bool watched() const { return watchers_count_.load(std::memory_order_relaxed) > 0; }
 
   // What happened. Cheap while nobody watches.
@@ -72,6 +74,7 @@ class EventBroadcaster {
   void read_queues(Store& store);
 
   MonitoredStore& store_;
+  const StillGood still_good_;
   std::atomic<std::size_t> watchers_count_{0};
 
   std::mutex mutex_;  // guards what follows

@@ -20,6 +20,9 @@ class StreamDouble : public http::Stream {
     require(frame.ends_with("\n\n"), "an event ends with a blank line");
     return ++sent_ < 2;
   }
+  void end(std::string frame) override {
+    require(frame.ends_with("\n\n"), "an event ends with a blank line");
+  }
 
  private:
   int sent_ = 0;

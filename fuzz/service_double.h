@@ -38,7 +38,8 @@ class ServiceDouble : public service::Service {
   }
   service::ServiceResult<std::unique_ptr<service::Consumer>> consume(const Principal&, std::string,
                                                                      std::string,
-                                                                     service::Deliver deliver) override {
+                                                                     service::Deliver deliver,
+                                                                     service::Ended) override {
     if (problem != 0) return std::unexpected(the_problem());
     return std::make_unique<ConsumerDouble>(std::move(deliver), *this);
   }
@@ -121,7 +122,8 @@ class ServiceDouble : public service::Service {
     to_result(done, StalePage{.writes = {{.verb = echo, .worker = echo}}, .next = std::move(cursor)});
   }
   service::ServiceResult<std::unique_ptr<EventSubscription>> watch(
-      const Principal&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next) override {
+      const Principal&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next,
+      service::Ended) override {
     if (problem != 0) return std::unexpected(the_problem());
     watching_.push_back(std::move(next));
     return std::make_unique<EventSubscription>();

@@ -36,7 +36,8 @@ struct FenceToken {
 
 /// The time-bound right to run one attempt of a job. The pair of token and lease id is the fence: the
 /// token orders claims, the lease id makes one claim unlike every other, even if a failover made the
-/// database forget a claim and give out its number a second time.
+/// database forget a claim and give out its number a second time. The jobs of one claim share it. It is the
+/// holder's secret: who knows it can write in the holder's name, so no record shows it to anybody.
 struct Lease {
   JobId job;
   FenceToken token;
@@ -210,11 +211,11 @@ struct Effect {
 /// One row of a job's ledger: an ended attempt, or an operator's act.
 struct Attempt {
   FenceToken token;
-  std::optional<Uuid> lease_id{};
   int attempt = 0;
   std::string outcome;  ///< succeeded failed buried snoozed released expired cancelled requeued purged
   std::string state;    ///< where the job went with it
   std::optional<std::string> worker{};
+  std::optional<std::string> written_by{};  ///< the API key that ended it, if that was done through a server
   std::optional<DatabaseTime> started_at{};
   std::optional<DatabaseTime> lease_expires_at{};  ///< when its lease ran out, or would have
   DatabaseTime ended_at;
@@ -224,16 +225,15 @@ struct Attempt {
 
 /// One row of evidence.
 struct StaleWrite {
+  Uuid id;
   DatabaseTime at;
   JobId job;
   std::string verb;
   StaleReason reason = StaleReason::token_mismatch;
   std::optional<std::string> queue{};
   FenceToken token;
-  Uuid lease_id;
   std::string worker;
   std::optional<FenceToken> current_token{};
-  std::optional<Uuid> current_lease_id{};
   std::optional<std::string> current_worker{};
   std::optional<std::string> current_state{};
   std::optional<DatabaseTime> lease_expired_at{};  ///< the late writer's own

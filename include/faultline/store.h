@@ -60,6 +60,8 @@ struct ProgressReport {
 struct Settlement {
   Lease lease;
   Outcome outcome;
+  /// The API key by which a server writes it, for the record. A program on the database leaves it empty.
+  std::string written_by{};
 };
 
 struct EffectKey {
@@ -297,6 +299,9 @@ class Store {
   /// The same without payloads and results, for those who poll often.
   [[nodiscard]] Expected<std::vector<std::optional<JobState>>> states(std::span<const JobId> ids,
                                                                       Deadline until = Deadline::max());
+  /// The queues that jobs belong to, in the order given; nothing for an id that names no job. A job's queue
+  /// never changes.
+  [[nodiscard]] Expected<std::vector<std::optional<std::string>>> queues_of(std::span<const JobId> ids);
   [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
   [[nodiscard]] Expected<JobPage> list(const ListRequest& request);
   /// The evidence, newest first. The next page is `before` the last moment of this one, and so a page has

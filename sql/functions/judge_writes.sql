@@ -49,7 +49,7 @@ BEGIN
     time_now := faultline.clock_now();
     SELECT array_agg(ROW(g.id, g.token, g.lease_id,
                          CASE WHEN g.repeated THEN 'repeated' WHEN g.reason IS NULL THEN 'good' ELSE 'stale' END,
-                         g.reason, g.verb, g.worker, g.queue, g.current_token, g.current_lease_id, g.current_worker,
+                         g.reason, g.verb, g.worker, g.queue, g.current_token, g.current_worker,
                          g.current_state, g.lease_expires_at)::faultline.verdict)
       INTO verdicts
       FROM (
@@ -57,7 +57,6 @@ BEGIN
                coalesce(mine.verb, in_verbs[1]) AS verb,
                coalesce(j.queue, last.queue) AS queue,
                coalesce(j.token, last.token) AS current_token,
-               CASE WHEN j.id IS NOT NULL THEN j.lease_id ELSE last.lease_id END AS current_lease_id,
                CASE WHEN j.id IS NOT NULL THEN j.worker ELSE last.worker END AS current_worker,
                coalesce(j.state, last.state) AS current_state,
                -- The late writer's own, not its successor's.
@@ -91,7 +90,7 @@ BEGIN
                  FROM faultline.ledger l
                 WHERE l.bucket = in_bucket AND l.job_id = mine.id AND l.token = mine.token LIMIT 1) AS own ON true
           LEFT JOIN LATERAL (
-               SELECT l.token, l.lease_id, l.worker, l.state, l.queue
+               SELECT l.token, l.worker, l.state, l.queue
                  FROM faultline.ledger l
                 WHERE l.bucket = in_bucket AND l.job_id = mine.id
                 ORDER BY l.token DESC LIMIT 1) AS last ON true) AS g;
@@ -111,9 +110,9 @@ BEGIN
     IF evidence <> '{}' THEN
         INSERT INTO faultline.stale_writes (
                bucket, job_id, at, verb, reason, queue, token, lease_id, worker,
-               current_token, current_lease_id, current_worker, current_state, lease_expired_at)
+               current_token, current_worker, current_state, lease_expired_at)
         SELECT in_bucket, v.id, time_now, v.verb, v.reason, v.queue, v.token, v.lease_id, v.worker,
-               v.current_token, v.current_lease_id, v.current_worker, v.current_state, v.lease_expires_at
+               v.current_token, v.current_worker, v.current_state, v.lease_expires_at
           FROM unnest(evidence) AS v;
     END IF;
     RETURN QUERY SELECT v.* FROM unnest(verdicts) AS v;

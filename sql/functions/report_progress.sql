@@ -31,7 +31,7 @@ BEGIN
        AND j.bucket = in_bucket AND j.id = mine.id AND j.token = mine.token;
     RETURN QUERY
     SELECT v.id, v.token, v.lease_id, CASE v.status WHEN 'good' THEN 'committed' ELSE v.status END, v.reason, v.verb,
-           v.worker, v.queue, v.current_token, v.current_lease_id, v.current_worker, v.current_state,
+           v.worker, v.queue, v.current_token, v.current_worker, v.current_state,
            v.lease_expires_at
       FROM unnest(verdicts) AS v;
 END

@@ -23,10 +23,11 @@
 --
 -- in_ids ascend, so that two of these wait for each other in one order. in_workers and in_outcomes have one element per
 -- job, or one for all; in_results, in_errors and in_delays_ms (until the next attempt) may be NULL. A delay that is not
--- given is the backoff after a failure, and none otherwise.
+-- given is the backoff after a failure, and none otherwise. in_writers, where given, has one element per job: the API key
+-- by which a server ends it, for the record.
 CREATE OR REPLACE FUNCTION faultline.settle_jobs(
     in_bucket smallint, in_ids uuid[], in_tokens bigint[], in_lease_ids uuid[], in_workers text[],
-    in_outcomes faultline.outcome[], in_results bytea[], in_errors text[], in_delays_ms bigint[])
+    in_outcomes faultline.outcome[], in_results bytea[], in_errors text[], in_delays_ms bigint[], in_writers text[])
 RETURNS TABLE (
     id uuid, status text, reason faultline.stale_reason, current_token bigint, current_worker text,
     current_state faultline.job_state, due_queue text)
@@ -45,6 +46,7 @@ DECLARE
     results   bytea[];
     errors    text[];
     delays    bigint[];
+    writers   text[];
     states    faultline.job_state[];
     run_ats   timestamptz[];
     attempts  integer[];
@@ -69,11 +71,16 @@ BEGIN
     IF coalesce(size, 1001) > 1000 OR cardinality(in_tokens) IS DISTINCT FROM size
        OR cardinality(in_lease_ids) IS DISTINCT FROM size OR coalesce(cardinality(in_workers), 0) NOT IN (1, size)
        OR cardinality(in_outcomes) NOT IN (1, size) OR cardinality(in_results) <> size OR cardinality(in_errors) <> size
-       OR cardinality(in_delays_ms) <> size THEN
+       OR cardinality(in_delays_ms) <> size OR cardinality(in_writers) <> size THEN
         RAISE EXCEPTION 'the arrays of a settlement have one element per job, and 1000 at most' USING ERRCODE = 'FL400';
     END IF;
     IF NOT (0 <= ALL (in_delays_ms)) OR NOT (315360000000 >= ALL (in_delays_ms)) THEN
         RAISE EXCEPTION 'a delay is 0 to 3650 days' USING ERRCODE = 'FL400';
+    END IF;
+    IF in_writers IS NOT NULL THEN
+        IF EXISTS (SELECT FROM unnest(in_writers) AS w(writer) WHERE octet_length(w.writer) > 256) THEN
+            RAISE EXCEPTION 'who writes has a name of at most 256 bytes' USING ERRCODE = 'FL400';
+        END IF;
     END IF;
     -- What is acknowledged is on disk.
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -93,7 +100,7 @@ BEGIN
                    CASE cardinality(in_workers) WHEN 1 THEN in_workers ELSE in_workers[half.first:half.last] END,
                    CASE cardinality(in_outcomes) WHEN 1 THEN in_outcomes ELSE in_outcomes[half.first:half.last] END,
                    in_results[half.first:half.last], in_errors[half.first:half.last],
-                   in_delays_ms[half.first:half.last]) AS s;
+                   in_delays_ms[half.first:half.last], in_writers[half.first:half.last]) AS s;
             RETURN;
         END IF;
     END IF;
@@ -107,10 +114,10 @@ BEGIN
 
     IF staying THEN
         SELECT array_agg(j.job), array_agg(j.id), array_agg(coalesce(mine.outcome, in_outcomes[1])),
-               array_agg(mine.error), array_agg(mine.delay_ms)
-          INTO rows, ids, outcomes, errors, delays
-          FROM unnest(in_ids, in_tokens, in_lease_ids, in_outcomes, in_errors, in_delays_ms)
-               AS mine(id, token, lease_id, outcome, error, delay_ms)
+               array_agg(mine.error), array_agg(mine.delay_ms), array_agg(mine.writer)
+          INTO rows, ids, outcomes, errors, delays, writers
+          FROM unnest(in_ids, in_tokens, in_lease_ids, in_outcomes, in_errors, in_delays_ms, in_writers)
+               AS mine(id, token, lease_id, outcome, error, delay_ms, writer)
          CROSS JOIN LATERAL (
                SELECT t AS job, t.id FROM faultline.jobs t
                 WHERE t.bucket = in_bucket AND t.id = mine.id AND t.token = mine.token
@@ -157,10 +164,10 @@ BEGIN
              WHERE j.bucket = in_bucket AND j.id = n.id AND n.attempt >= 0 AND n.attempt < 2147483647;
             INSERT INTO faultline.ledger (
                    bucket, job_id, token, lease_id, lease_expires_at, attempt, outcome, state, requeues, queue, worker,
-                   started_at, ended_at, error)
+                   started_at, ended_at, error, written_by)
             SELECT in_bucket, e.id, e.token, e.lease_id, e.lease_expires_at, e.attempt, e.outcome, e.next_state,
-                   e.requeues, e.queue, e.worker, e.claimed_at, time_now, e.error
-              FROM unnest(ids, outcomes, states, errors, rows) AS e(acted, outcome, next_state, error)
+                   e.requeues, e.queue, e.worker, e.claimed_at, time_now, e.error, e.writer
+              FROM unnest(ids, outcomes, states, errors, writers, rows) AS e(acted, outcome, next_state, error, writer)
              WHERE e.acted IS NOT NULL;
             INSERT INTO faultline.tallies (bucket, queue, running, available, delayed, retrying, dead, failures)
             SELECT in_bucket, e.queue, -count(*), count(*) FILTER (WHERE e.next_state = 'available'),
@@ -206,7 +213,7 @@ BEGIN
         done := done || ids;
         INSERT INTO faultline.ledger (
                bucket, job_id, token, lease_id, lease_expires_at, attempt, outcome, state, requeues, queue, worker,
-               started_at, ended_at, error, result, call_id, /*carried*/, run_at, encoding, payload)
+               started_at, ended_at, error, result, call_id, written_by, /*carried*/, run_at, encoding, payload)
         SELECT in_bucket, e.id, e.token, e.lease_id, e.lease_expires_at, e.attempt,
                CASE WHEN e.cancel_requested_at IS NULL THEN e.outcome ELSE 'cancelled' END,
                CASE WHEN e.cancel_requested_at IS NULL AND e.outcome = 'succeeded'
@@ -214,7 +221,7 @@ BEGIN
                e.requeues, e.queue, e.worker, e.claimed_at, time_now,
                CASE WHEN e.cancel_requested_at IS NULL OR e.outcome = 'cancelled'
                     THEN coalesce(in_errors[e.nr], e.cancel_reason) ELSE e.cancel_reason END,
-               CASE WHEN e.cancel_requested_at IS NULL THEN in_results[e.nr] END, e.cancel_call_id,
+               CASE WHEN e.cancel_requested_at IS NULL THEN in_results[e.nr] END, e.cancel_call_id, in_writers[e.nr],
                /*carried e*/, e.run_at, e.encoding, e.payload
           FROM (SELECT r.*, numbers[r.ordinality] AS nr, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
                   FROM unnest(rows) WITH ORDINALITY AS r) AS e
@@ -239,9 +246,9 @@ BEGIN
         ELSE
             INSERT INTO faultline.stale_writes (
                    bucket, job_id, at, verb, reason, queue, token, lease_id, worker,
-                   current_token, current_lease_id, current_worker, current_state, lease_expired_at)
+                   current_token, current_worker, current_state, lease_expired_at)
             SELECT in_bucket, e.id, time_now, faultline.verb_of(e.outcome), 'cancelled', e.queue, e.token, e.lease_id,
-                   e.worker, e.token, e.lease_id, e.worker, 'running', e.lease_expires_at
+                   e.worker, e.token, e.worker, 'running', e.lease_expires_at
               FROM (SELECT r.*, coalesce(in_outcomes[numbers[r.ordinality]], in_outcomes[1]) AS outcome
                       FROM unnest(rows) WITH ORDINALITY AS r) AS e
              WHERE e.lease_expires_at > time_now AND e.cancel_requested_at IS NOT NULL AND e.outcome <> 'cancelled';
@@ -262,10 +269,10 @@ BEGIN
     END IF;
     SELECT array_agg(m.id), array_agg(m.token), array_agg(m.lease_id), array_agg(coalesce(m.worker, in_workers[1])),
            array_agg(coalesce(m.outcome, in_outcomes[1])), array_agg(faultline.verb_of(coalesce(m.outcome, in_outcomes[1]))),
-           array_agg(m.result), array_agg(m.error), array_agg(m.delay_ms)
-      INTO ids, tokens, lease_ids, workers, outcomes, verbs, results, errors, delays
-      FROM unnest(in_ids, in_tokens, in_lease_ids, in_workers, in_outcomes, in_results, in_errors, in_delays_ms)
-           AS m(id, token, lease_id, worker, outcome, result, error, delay_ms)
+           array_agg(m.result), array_agg(m.error), array_agg(m.delay_ms), array_agg(m.writer)
+      INTO ids, tokens, lease_ids, workers, outcomes, verbs, results, errors, delays, writers
+      FROM unnest(in_ids, in_tokens, in_lease_ids, in_workers, in_outcomes, in_results, in_errors, in_delays_ms, in_writers)
+           AS m(id, token, lease_id, worker, outcome, result, error, delay_ms, writer)
      WHERE m.id <> ALL (done);
     verdicts := ARRAY(SELECT w FROM faultline.judge_writes(
                           in_bucket, ids, tokens, lease_ids, workers, verbs, outcomes, results, errors) AS w);
@@ -276,14 +283,14 @@ BEGIN
     IF done <> '{}' THEN
         -- Renewed at the last moment by a heartbeat that held the row when we came. Now we hold it.
         SELECT array_agg(m.id), array_agg(m.token), array_agg(m.lease_id), array_agg(m.worker), array_agg(m.outcome),
-               array_agg(m.result), array_agg(m.error), array_agg(m.delay_ms)
-          INTO ids, tokens, lease_ids, workers, outcomes, results, errors, delays
-          FROM unnest(ids, tokens, lease_ids, workers, outcomes, results, errors, delays)
-               AS m(id, token, lease_id, worker, outcome, result, error, delay_ms)
+               array_agg(m.result), array_agg(m.error), array_agg(m.delay_ms), array_agg(m.writer)
+          INTO ids, tokens, lease_ids, workers, outcomes, results, errors, delays, writers
+          FROM unnest(ids, tokens, lease_ids, workers, outcomes, results, errors, delays, writers)
+               AS m(id, token, lease_id, worker, outcome, result, error, delay_ms, writer)
          WHERE m.id = ANY (done);
         RETURN QUERY
         SELECT s.* FROM faultline.settle_jobs(
-            in_bucket, ids, tokens, lease_ids, workers, outcomes, results, errors, delays) AS s;
+            in_bucket, ids, tokens, lease_ids, workers, outcomes, results, errors, delays, writers) AS s;
     END IF;
 END
 $$;

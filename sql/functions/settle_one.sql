@@ -14,7 +14,7 @@ BEGIN
       FROM faultline.settle_jobs(
           place, ARRAY[job], ARRAY[token], ARRAY[lease_id],
           ARRAY[faultline.lease_holder(place, job, token, lease_id)], ARRAY[outcome], ARRAY[result],
-          ARRAY[left(error, 16384)], ARRAY[faultline.to_ms(delay)]) AS s;
+          ARRAY[left(error, 16384)], ARRAY[faultline.to_ms(delay)], NULL) AS s;
     IF due_queue IS NOT NULL THEN
         PERFORM faultline.announce(due_queue);
     END IF;

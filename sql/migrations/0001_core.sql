@@ -8,7 +8,8 @@
 --      A claim is one update of that row, and writes to no index.
 --   3. Every claim raises `token`. So does every act of an operator on a job (cancel, requeue), so
 --      that each ledger row has a token of its own.
---   4. The fence is the pair (token, lease_id). Every write of a worker carries it.
+--   4. The fence is the pair (token, lease_id). Every write of a worker carries it. The lease id is the worker's
+--      secret: whoever knows it can write in its name, so nothing that is shown to anybody else has it.
 --   5. All time comes from faultline.clock() and clock_now(). Nothing else in this schema reads a clock.
 --   6. `bucket` leads every key and stands on every table reference, so that the same functions run
 --      on an engine that shards by it. A single server has one bucket, 0.
@@ -205,6 +206,9 @@ CREATE TABLE faultline.ledger (
     queue            text        COLLATE "C" NOT NULL,
     -- The worker that held the lease, or who acted.
     worker           text        COLLATE "C",
+    -- Of an attempt that was ended through a server: the API key that did it, by name and id. A worker says itself what it
+    -- is called; its key was checked.
+    written_by       text        COLLATE "C",
     error            text,
     result           bytea,
     -- From here on set only when the job finished: enough to show it, and to requeue it.
@@ -313,7 +317,6 @@ CREATE TABLE faultline.stale_writes (
     worker        text        COLLATE "C" NOT NULL,
     -- … and what was true of the job when it came.
     current_token    bigint,
-    current_lease_id uuid,
     current_worker   text     COLLATE "C",
     current_state    faultline.job_state,
     -- When the late writer's own lease ran out, or would have.
@@ -363,7 +366,6 @@ CREATE TYPE faultline.verdict AS (
     worker           text,
     queue            text,
     current_token    bigint,
-    current_lease_id uuid,
     current_worker   text,
     current_state    faultline.job_state,
     lease_expires_at timestamptz

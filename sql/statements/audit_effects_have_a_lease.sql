@@ -6,15 +6,15 @@
 -- $1 bucket  $2 rows at most
 WITH wrong AS MATERIALIZED (
     SELECT e.job_id::text AS subject,
-           format('effect %s was begun or recorded under token %s and lease %s by %s', e.key, e.token, e.lease_id, e.worker)
+           format('effect %s was begun or recorded under token %s and a lease that nobody had, by %s', e.key, e.token, e.worker)
                AS detail
-      FROM faultline.effects e
+      FROM faultline.seen_effects e
      WHERE e.bucket = $1::smallint
-       AND NOT EXISTS (SELECT FROM faultline.ledger l
+       AND NOT EXISTS (SELECT FROM faultline.seen_ledger l
                         WHERE l.bucket = $1::smallint AND l.job_id = e.job_id AND l.token = e.token
-                          AND l.lease_id = e.lease_id)
-       AND NOT EXISTS (SELECT FROM faultline.jobs j
+                          AND l.lease_mark = e.lease_mark)
+       AND NOT EXISTS (SELECT FROM faultline.seen_jobs j
                         WHERE j.bucket = $1::smallint AND j.id = e.job_id AND j.token = e.token
-                          AND j.lease_id = e.lease_id)
+                          AND j.lease_mark = e.lease_mark)
 )
 SELECT count(*) OVER () AS violations, w.subject, w.detail FROM wrong w ORDER BY w.subject, w.detail LIMIT $2::bigint

@@ -20,7 +20,7 @@ WITH wrong AS MATERIALIZED (
        AND (l.token = 1 OR before.outcome IS NOT NULL)
        AND (before.queue <> l.queue
             OR CASE WHEN l.outcome = 'requeued' THEN l.attempt <> 0
-                    ELSE l.attempt - CASE WHEN l.lease_id IS NULL THEN 0 ELSE 1 END
+                    ELSE l.attempt - CASE WHEN l.started_at IS NULL THEN 0 ELSE 1 END
                          NOT BETWEEN
                              CASE WHEN before.outcome IS NULL OR before.outcome = 'requeued' THEN 0
                                   WHEN before.outcome IN ('snoozed', 'released', 'expired') THEN before.attempt - 1

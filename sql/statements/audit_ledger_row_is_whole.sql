@@ -7,8 +7,8 @@
 WITH wrong AS MATERIALIZED (
     SELECT l.job_id::text AS subject,
            format('token %s %s, went to %s, lease %s, kind %s', l.token, l.outcome, l.state,
-                  coalesce(l.lease_id::text, 'none'), coalesce(l.kind, 'none')) AS detail
-      FROM faultline.ledger l
+                  coalesce(l.lease_mark, 'none'), coalesce(l.kind, 'none')) AS detail
+      FROM faultline.seen_ledger l
      WHERE l.bucket = $1::smallint
        AND (l.token < 1
             OR NOT CASE l.outcome
@@ -20,10 +20,10 @@ WITH wrong AS MATERIALIZED (
                        WHEN 'expired' THEN l.state IN ('available', 'dead', 'held')
                        ELSE l.state IN ('available', 'dead')
                    END
-            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND num_nulls(l.lease_id, l.started_at) > 0)
-            OR (l.lease_id IS NOT NULL AND num_nulls(l.started_at, l.lease_expires_at, l.worker) > 0)
-            OR (l.lease_id IS NULL AND num_nonnulls(l.started_at, l.lease_expires_at) > 0)
-            OR (l.outcome IN ('requeued', 'purged') AND l.lease_id IS NOT NULL)
+            OR (l.outcome NOT IN ('cancelled', 'requeued', 'purged') AND (NOT l.has_lease OR l.started_at IS NULL))
+            OR (l.has_lease AND num_nulls(l.started_at, l.lease_expires_at, l.worker) > 0)
+            OR (NOT l.has_lease AND num_nonnulls(l.started_at, l.lease_expires_at) > 0)
+            OR (l.outcome IN ('requeued', 'purged') AND l.has_lease)
             OR (l.state IN ('succeeded', 'cancelled')
                 AND num_nulls(l.kind, l.payload, l.run_at, l.priority, l.delivery, l.encoding, l.created_at) > 0)
             OR (l.state NOT IN ('succeeded', 'cancelled')

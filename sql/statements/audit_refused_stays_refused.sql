@@ -9,8 +9,8 @@ WITH wrong AS MATERIALIZED (
     SELECT s.job_id::text AS subject,
            format('token %s of %s was refused at %s (%s), and succeeded at %s', s.token, s.worker, s.at, s.reason,
                   l.ended_at) AS detail
-      FROM faultline.stale_writes s
-      JOIN faultline.ledger l ON l.job_id = s.job_id AND l.token = s.token AND l.lease_id = s.lease_id
+      FROM faultline.seen_stale_writes s
+      JOIN faultline.seen_ledger l ON l.job_id = s.job_id AND l.token = s.token AND l.lease_mark = s.lease_mark
      WHERE s.bucket = $1::smallint AND l.bucket = $1::smallint
        AND s.reason IN ('token_mismatch', 'lease_expired') AND l.outcome = 'succeeded'
        AND NOT EXISTS (SELECT FROM faultline.ledger r

@@ -8,13 +8,13 @@
 WITH wrong AS MATERIALIZED (
     SELECT j.id::text AS subject,
            format('it is %s, token %s, worker %s, lease %s until %s', j.state, j.token, coalesce(j.worker, 'none'),
-                  coalesce(j.lease_id::text, 'none'), coalesce(j.lease_expires_at::text, 'never')) AS detail
-      FROM faultline.jobs j
+                  coalesce(j.lease_mark, 'none'), coalesce(j.lease_expires_at::text, 'never')) AS detail
+      FROM faultline.seen_jobs j
      WHERE j.bucket = $1::smallint AND j.queue <> ''
        AND CASE WHEN j.state = 'running'
-                THEN j.lease_id IS NULL OR j.lease_expires_at IS NULL OR j.worker IS NULL OR j.claimed_at IS NULL
+                THEN NOT j.has_lease OR j.lease_expires_at IS NULL OR j.worker IS NULL OR j.claimed_at IS NULL
                      OR j.token <= 0
-                ELSE j.lease_id IS NOT NULL OR j.lease_expires_at IS NOT NULL OR j.worker IS NOT NULL
+                ELSE j.has_lease OR j.lease_expires_at IS NOT NULL OR j.worker IS NOT NULL
                      OR j.claimed_at IS NOT NULL OR j.state NOT IN ('available', 'held', 'dead')
                      OR (j.state = 'available' AND j.token = 9223372036854775807)
            END

@@ -75,6 +75,10 @@ constexpr std::array kEvents{
         "http_error", error, "process", "method route status code cause untold?",
         "A request failed with a status of 500 or more, and why. Ten a second are told, `untold` is how many "
         "were not."},
+    EventInfo{
+        "foreign_leases_refused", warning, "process", "key leases",
+        "A key that is bound to queues named leases of jobs that are not of these. It was told that there "
+        "are no such jobs."},
     EventInfo{"event_reader_dropped", warning, "process", "route",
               "A watcher of events was too slow, and was cut off."},
     EventInfo{"grpc_error", error, "process", "library message left_out?",

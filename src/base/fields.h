@@ -255,11 +255,13 @@ static_assert(is_whole(kFields<Stale>));
 template <>
 inline constexpr auto kFields<Attempt> = std::tuple{
     field(&Attempt::token, facts::kToken),
-    field(&Attempt::lease_id, facts::kLeaseId),
     field(&Attempt::attempt, facts::kAttempt),
     field(&Attempt::outcome, {.name = "outcome", .about = "How it ended", .schema = "AttemptOutcome"}),
     field(&Attempt::state, {.name = "state", .about = "Where the job went with it"}),
     field(&Attempt::worker, facts::kWorker),
+    field(&Attempt::written_by,
+          {.name = "written_by",
+           .about = "The API key that ended it, by name and id, if that was done through a server"}),
     field(&Attempt::started_at, {.name = "started_at", .about = "When it was claimed"}),
     field(&Attempt::lease_expires_at,
           {.name = "lease_expires_at", .about = "When its lease ran out, or would have"}),
@@ -271,17 +273,15 @@ static_assert(is_whole(kFields<Attempt>));
 
 template <>
 inline constexpr auto kFields<StaleWrite> = std::tuple{
+    field(&StaleWrite::id, {.name = "id", .about = "Tells this row of the evidence from every other"}),
     field(&StaleWrite::at, {.name = "at", .about = "When it came"}),
     field(&StaleWrite::job, facts::kJobId),
     field(&StaleWrite::verb, {.name = "verb", .about = "What was tried"}),
     field(&StaleWrite::reason, facts::kReason),
     field(&StaleWrite::queue, facts::kQueue),
     field(&StaleWrite::token, facts::kToken),
-    field(&StaleWrite::lease_id, facts::kLeaseId),
     field(&StaleWrite::worker, facts::kWorker),
     field(&StaleWrite::current_token, facts::kCurrentToken),
-    field(&StaleWrite::current_lease_id,
-          {.name = "current_lease_id", .about = "The job's lease at that moment"}),
     field(&StaleWrite::current_worker, facts::kCurrentWorker),
     field(&StaleWrite::current_state, facts::kCurrentState),
     field(&StaleWrite::lease_expired_at,

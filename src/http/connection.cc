@@ -53,8 +53,9 @@ class ClientStream : public Stream {
   ClientStream(ConnectionHandle way, std::string last) : handle_(std::move(way)), last_(std::move(last)) {}
 
   bool send(std::string frame) override;
+  void end(std::string frame) override;
   void written(std::size_t bytes) { queued_ -= bytes; }
-  void end() { over_ = true; }
+  void take_no_more() { over_ = true; }
 
  private:
   ConnectionHandle handle_;
@@ -127,7 +128,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     const bool idle = phase_ == Phase::head && buffer_.size() == 0;
     if (idle || phase_ == Phase::handshake) return close();
     if (phase_ == Phase::handling) return stop_waiting();
-    if (phase_ == Phase::streaming) stream_end({});
+    if (phase_ == Phase::streaming) stream_end();
   }
 
   void close() override {
@@ -165,7 +166,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     due_ = TimePoint::max();
     stream_write(compose_head(head, {.keep_alive = false, .with_length = false, .extra = cors_lines_}), 0);
     read();
-    if (shared_.draining || head_only_) stream_end({});
+    if (shared_.draining || head_only_) stream_end();
   }
   /// `counted` bytes of it count against the stream's limit.
   void stream_write(std::string_view frame, std::size_t counted) {
@@ -174,19 +175,21 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     outbox_counted_ += counted;
     stream_flush();
   }
-  /// Ends it with a last word, instead of what was not sent yet.
-  void stream_end(std::string_view last) {
+  void stream_end() {
     if (phase_ != Phase::streaming || stream_over_) return;
     stream_over_ = true;
-    stream_->end();
-    if (!last.empty()) {
-      outbox_ = last;
-      shared_.options.log({.name = "event_reader_dropped",
-                           .severity = Severity::warning,
-                           .at = std::chrono::system_clock::now(),
-                           .fields = {{"route", std::string{route_->pattern}}}});
-    }
+    stream_->take_no_more();
     stream_flush();
+  }
+  /// Ends it with a last word, instead of what was not sent yet.
+  void stream_drop(std::string_view last) {
+    if (phase_ != Phase::streaming || stream_over_) return;
+    outbox_ = last;
+    shared_.options.log({.name = "event_reader_dropped",
+                         .severity = Severity::warning,
+                         .at = std::chrono::system_clock::now(),
+                         .fields = {{"route", std::string{route_->pattern}}}});
+    stream_end();
   }
 
  private:
@@ -432,7 +435,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void end_request() {
     over_ = nullptr;
     wait_until_ = TimePoint::max();
-    if (stream_) stream_->end();
+    if (stream_) stream_->take_no_more();
     // May wait for a delivery that is under way on another thread; nothing of this connection is locked.
     kept_.reset();
   }
@@ -609,7 +612,7 @@ bool ClientStream::send(std::string frame) {
   if (queued_.fetch_add(bytes) + bytes > kStreamBytesMax) {
     over_ = true;
     handle_.run([last = last_](ClientConnection* connection) {
-      if (connection) connection->stream_end(last);
+      if (connection) connection->stream_drop(last);
     });
     return false;
   }
@@ -617,6 +620,15 @@ bool ClientStream::send(std::string frame) {
     if (connection) connection->stream_write(frame, frame.size());
   });
   return true;
+}
+
+void ClientStream::end(std::string frame) {
+  if (over_.exchange(true)) return;
+  handle_.run([frame = std::move(frame)](ClientConnection* connection) {
+    if (!connection) return;
+    connection->stream_write(frame, 0);
+    connection->stream_end();
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <array>
 #include <mutex>
 
+#include "base/json_text.h"
 #include "http/handlers.h"
 
 namespace faultline::http {
@@ -23,15 +24,27 @@ class EventStream {
   void open(std::shared_ptr<Stream> stream) {
     const std::scoped_lock lock{mutex_};
     stream_ = std::move(stream);
+    if (last_) stream_->end(*last_);
   }
   void send(const service::LiveEvent& event) {
     const std::scoped_lock lock{mutex_};
     if (stream_ && !stream_->send(frame_of(event))) stream_ = nullptr;
   }
+  void end(const service::Problem& why) {
+    JsonWriter out;
+    out.begin_object();
+    out.key("code").string(to_string(why.code));
+    out.key("reason").string(why.message);
+    out.end_object();
+    const std::scoped_lock lock{mutex_};
+    last_ = "event: ended\ndata: " + out.take() + "\n\n";
+    if (stream_) stream_->end(*last_);
+  }
 
  private:
   std::mutex mutex_;
   std::shared_ptr<Stream> stream_;
+  std::optional<std::string> last_;  ///< it is to end with this
 };
 
 }  // namespace
@@ -46,12 +59,14 @@ void get_events(const Call& call) {
     if (problem) return refuse(call, *problem);
   }
   const auto stream = std::make_shared<EventStream>();
-  auto watch = accepted(
-      call,
-      call.service.watch(call.who, [stream, queue](const std::shared_ptr<const service::LiveEvent>& event) {
-        if (!queue.empty() && !event->queue.empty() && event->queue != queue) return;
-        stream->send(*event);
-      }));
+  auto watch = accepted(call, call.service.watch(
+                                  call.who,
+                                  [stream, queue](const std::shared_ptr<const service::LiveEvent>& event) {
+                                    if (!queue.empty() && !event->queue.empty() && event->queue != queue)
+                                      return;
+                                    stream->send(*event);
+                                  },
+                                  [stream](const service::Problem& why) { stream->end(why); }));
   if (!watch) return;
   Response head{.content_type = "text/event-stream"};
   head.headers.emplace_back("Cache-Control", "no-store");

@@ -82,6 +82,9 @@ class LongPoll {
   void end() {
     if (finish()) exchange_->respond({.body = R"({"jobs":[]})"});
   }
+  void refuse(const service::Problem& why) {
+    if (finish()) exchange_->respond(problem_response(why));
+  }
 
  private:
   /// True for the one who gets to answer.
@@ -103,11 +106,11 @@ void post_claim(const Call& call) {
   auto claim = accepted(call, decode_claim(call.request.body, call.limits()));
   if (!claim) return;
   const auto poll = std::make_shared<LongPoll>(call);
-  auto consumer =
-      accepted(call, call.service.consume(call.who, std::move(claim->queue), std::move(claim->worker),
-                                          [poll](std::vector<ClaimedJob> jobs, std::int64_t) {
-                                            return poll->deliver(std::move(jobs));
-                                          }));
+  auto consumer = accepted(
+      call, call.service.consume(
+                call.who, std::move(claim->queue), std::move(claim->worker),
+                [poll](std::vector<ClaimedJob> jobs, std::int64_t) { return poll->deliver(std::move(jobs)); },
+                [poll](const service::Problem& why) { poll->refuse(why); }));
   if (!consumer) return;
   (*consumer)->grant(static_cast<std::int64_t>(claim->limit), 1);
   call.exchange->keep(std::move(*consumer));

@@ -44,6 +44,8 @@ class Stream {
   /// From any thread; does not block. False: the client is gone, or so slow that it has been given up. Then
   /// `last` of `HttpExchange::stream` is its final frame.
   [[nodiscard]] virtual bool send(std::string frame) = 0;
+  /// Ends it with this frame after all that was sent. From any thread; does not block.
+  virtual void end(std::string frame) = 0;
 };
 
 /// The way back to the client of one request.

@@ -35,6 +35,14 @@ Problem unauthenticated(std::string message) {
 /// The same words whatever was wrong with a key: they help who holds one, and not who guesses.
 Problem not_valid() { return unauthenticated("the key is not valid"); }
 
+Problem ended() {
+  return {.code = Code::unauthenticated,
+          .message = "the key was revoked, or has expired",
+          .hint =
+              "use another key; jobs that were given out under it come back when their leases run out, or "
+              "sooner if another key settles them"};
+}
+
 struct Known {
   Sha256 secret_hash{};
   Principal who;
@@ -64,7 +72,9 @@ Snapshot read(const pg::Result& rows, Deadline asked_at) {
     known.who.scopes = scopes_of(rows.get<std::vector<std::string>>(row, 4));
     known.who.queues = rows.get<std::optional<std::vector<std::string>>>(row, 5);
     known.expires_at = rows.get<std::optional<DatabaseTime>>(row, 6);
-    snapshot.by_id.emplace(rows.get<std::string>(row, 1), std::move(known));
+    auto id = rows.get<std::string>(row, 1);
+    known.who.id = public_part(id);
+    snapshot.by_id.emplace(std::move(id), std::move(known));
   }
   return snapshot;
 }
@@ -96,6 +106,16 @@ class RefreshedKeyring final : public Keyring {
     const bool expired = known.expires_at && *known.expires_at <= keys->now();
     if (!right || expired || found == keys->by_id.end()) return std::unexpected(not_valid());
     return known.who;
+  }
+
+  [[nodiscard]] std::optional<Problem> still_good(const Principal& who) const override {
+    const std::shared_ptr<const Snapshot> keys = snapshot();
+    const auto id = id_of(who.id);
+    if (!id || !keys) return std::nullopt;
+    const auto found = keys->by_id.find(*id);
+    const bool good =
+        found != keys->by_id.end() && (!found->second.expires_at || *found->second.expires_at > keys->now());
+    return good ? std::nullopt : std::optional{ended()};
   }
 
  private:

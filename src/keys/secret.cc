@@ -28,7 +28,14 @@ bool is_hex(std::string_view text) {
 
 }  // namespace
 
-std::string KeyText::whole() const { return std::string{kPrefix} + id + "_" + secret; }
+std::string public_part(std::string_view id) { return std::string{kPrefix} + std::string{id}; }
+
+std::optional<std::string_view> id_of(std::string_view public_part) {
+  if (!public_part.starts_with(kPrefix)) return std::nullopt;
+  return public_part.substr(kPrefix.size());
+}
+
+std::string KeyText::whole() const { return public_part(id) + "_" + secret; }
 
 KeyText random_key() { return {.id = random_hex<kIdDigits>(), .secret = random_hex<kSecretDigits>()}; }
 

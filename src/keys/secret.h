@@ -15,6 +15,12 @@ struct KeyText {
   [[nodiscard]] std::string whole() const;
 };
 
+/// What may be shown of a key: flk_ID.
+[[nodiscard]] std::string public_part(std::string_view id);
+
+/// The id in it; nothing if it is no such part.
+[[nodiscard]] std::optional<std::string_view> id_of(std::string_view public_part);
+
 /// A key that nobody has seen.
 [[nodiscard]] KeyText random_key();
 

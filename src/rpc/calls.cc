@@ -528,6 +528,7 @@ ServiceResult<Principal> caller(const SharedState& shared, const CallbackServerC
     const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
     who.name =
         names.empty() ? "a client certificate without a name" : std::string{names[0].data(), names[0].size()};
+    who.id = "client certificate";
     return who;
   }
   std::string_view bearer;

@@ -107,7 +107,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
     stop_claims();
     {
       const std::lock_guard lock{shared_.mutex};
-      shared_.streams.erase(this);
+      if (shared_.streams.erase(this) > 0) shared_.places.give_back(who_.account(), 1);
     }
     delete this;  // NOLINT(cppcoreguidelines-owning-memory): gRPC hands it back here
   }
@@ -141,13 +141,16 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
                      .hint = "open the stream at another one, or try again",
                      .retry_after = std::chrono::milliseconds{1'000}};
     }
-    if (shared_.streams.size() >= shared_.streams_max) {
+    if (!shared_.places.has_room(who_.account(), 1)) {
+      const std::size_t mine = shared_.places.taken_by(who_.account());
       return Problem{.code = service::Code::overloaded,
-                     .message = "there are " + std::to_string(shared_.streams.size()) + " streams already",
+                     .message = "there are " + std::to_string(shared_.places.taken()) + " streams already" +
+                                (mine == 0 ? "" : ", " + std::to_string(mine) + " of them of this key"),
                      .hint = "try again later or at another server, or raise the limit of streams",
                      .retry_after = std::chrono::milliseconds{1'000}};
     }
     shared_.streams.insert(this);
+    shared_.places.take(who_.account(), 1);
     return std::nullopt;
   }
 
@@ -160,11 +163,12 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       if (request.queue().empty()) {
         return malformed("queue: it is missing", "the first message of a stream names queue and worker");
       }
-      auto consumer = shared_.service.consume(who_, std::move(*request.mutable_queue()),
-                                              std::move(*request.mutable_worker()),
-                                              [this](std::vector<ClaimedJob> jobs, std::int64_t sequence) {
-                                                return deliver(std::move(jobs), sequence);
-                                              });
+      auto consumer = shared_.service.consume(
+          who_, std::move(*request.mutable_queue()), std::move(*request.mutable_worker()),
+          [this](std::vector<ClaimedJob> jobs, std::int64_t sequence) {
+            return deliver(std::move(jobs), sequence);
+          },
+          [this](const Problem& why) { abort(to_status(why)); });
       if (!consumer) return std::move(consumer.error());
       named_ = true;
       const std::lock_guard lock{mutex_};

@@ -89,8 +89,8 @@ class RunningRpcServer final : public RpcServer {
         shared_{.service = service,
                 .authenticator = authenticator,
                 .log = options_.log,
-                .streams_max = options_.streams_max,
-                .certificates = !options_.tls_client_ca.empty()},
+                .certificates = !options_.tls_client_ca.empty(),
+                .places = service::Shares{options_.streams_max}},
         calls_(make_calls(shared_)) {}
 
   ~RunningRpcServer() override { drain(std::chrono::steady_clock::now()); }

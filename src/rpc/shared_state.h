@@ -10,6 +10,7 @@
 #include "faultline/event.h"
 #include "service/authenticator.h"
 #include "service/service.h"
+#include "service/shares.h"
 
 namespace grpc {
 class CallbackServerContext;
@@ -24,12 +25,12 @@ struct SharedState {
   service::Service& service;
   const service::Authenticator& authenticator;
   const EventSink log;
-  const std::size_t streams_max;
   const bool certificates;  ///< every caller has shown one of the client authority
 
   std::atomic<std::uint64_t> calls = 0;
 
   std::mutex mutex{};
+  service::Shares places;                    ///< for streams, under the mutex
   std::unordered_set<JobStream*> streams{};  ///< under the mutex
   bool draining = false;                     ///< under the mutex
 };

@@ -140,6 +140,7 @@ Expected<void> RunningServer::begin() {
     authenticator_ = std::make_unique<service::AllowAll>();
   service::ServiceOptions of_service = service_options(settings_, log_, metrics_);
   of_service.exporter = exporter_.get();
+  of_service.still_good = [this](const service::Principal& who) { return authenticator_->still_good(who); };
   service_ = service::Service::start(std::move(of_service));
   if (settings_.watchdog)
     watchdog_.emplace(WatchdogOptions{.database = settings_.database,

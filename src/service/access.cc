@@ -33,6 +33,8 @@ bool Principal::may_use(std::string_view queue) const {
   return !queues || std::ranges::find(*queues, queue) != queues->end();
 }
 
+std::string Principal::label() const { return id.empty() ? name : name + " (" + id + ")"; }
+
 Scope scope_of(Operation operation) {
   switch (operation) {
     case Operation::enqueue:
@@ -71,6 +73,11 @@ std::optional<Problem> check_access(const Principal& who, Operation operation,
     return Problem{.code = Code::forbidden,
                    .message = "this key does not have the scope " + name,
                    .hint = "use a key with the scope " + name};
+  }
+  if (operation == Operation::metrics && who.queues) {
+    return Problem{.code = Code::forbidden,
+                   .message = "the metrics are about all queues, and this key is bound to some",
+                   .hint = "use a key that is bound to none"};
   }
   if (queue && !who.may_use(*queue)) {
     return Problem{.code = Code::forbidden,

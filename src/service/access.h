@@ -31,12 +31,19 @@ class Scopes {
 
 /// Who calls: an API key, the owner of a client certificate, or anybody on a server that asks for neither.
 struct Principal {
-  std::string name;  ///< in logs, and who cancelled or requeued in the record
+  std::string name;
   Scopes scopes;
   std::optional<std::vector<std::string>> queues{};  ///< nothing: all
+  /// What tells it from others of the same name, and may be shown: of a key the part that is no secret. Empty
+  /// where nobody was asked who they are.
+  std::string id{};
 
   [[nodiscard]] static Principal anybody();  ///< may do everything
   [[nodiscard]] bool may_use(std::string_view queue) const;
+  /// In logs and in the record: `billing (flk_0123456789ab)`.
+  [[nodiscard]] std::string label() const;
+  /// On whose account it is that something waits; empty where nobody was asked who they are.
+  [[nodiscard]] std::string account() const { return id.empty() ? std::string{} : label(); }
 };
 
 /// Everything that can be asked of a server. One list, for both transports, so that no address is forgotten.
@@ -63,7 +70,8 @@ enum class Operation {
   delete_queue,  // admin
 };
 [[nodiscard]] Scope scope_of(Operation operation);
-/// Nothing, or why not (forbidden). With a queue, whether the key is bound to others.
+/// Nothing, or why not (forbidden). With a queue, whether the key is bound to others. What is about all
+/// queues together is not for a key that is bound to some.
 [[nodiscard]] std::optional<Problem> check_access(const Principal& who, Operation operation,
                                                   std::optional<std::string_view> queue = std::nullopt);
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
   struct Order {
     MonitoredStore& store;
     ThreadPool& thread_pool;
+    std::string account;  ///< `Principal::account` of who asked for it
     ListRequest filter;
     std::vector<JobState> states;  ///< one after the other
     bool dry_run = false;
@@ -38,7 +40,8 @@ class Bulk : public std::enable_shared_from_this<Bulk<Status>> {
   static constexpr std::size_t kPage = 500;
 
   void post_next_page() {
-    order_.thread_pool.post([self = this->shared_from_this()](bool refused) { self->turn_page(refused); });
+    order_.thread_pool.post(order_.account,
+                            [self = this->shared_from_this()](bool refused) { self->turn_page(refused); });
   }
 
   void turn_page(bool refused) {

@@ -5,16 +5,17 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <iterator>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "service/fair_queue.h"
 #include "service/problem.h"
 
 namespace faultline::service {
@@ -28,8 +29,8 @@ namespace faultline::service {
 /// Puts calls that come at the same time into one batch for the database. While a batch is under way the next
 /// one gathers: the busier the database, the larger the batches.
 ///
-/// A call's items stay together and in order. If a shared batch fails in a way that may be the fault of one
-/// call, each of its calls is done by itself. Thread-safe.
+/// A call's items stay together and in order, and those who call take turns. If a shared batch fails in a way
+/// that may be the fault of one call, each of its calls is done by itself. Thread-safe.
 template <class Item, class Reply>
 class Coalescer {
  public:
@@ -43,6 +44,7 @@ class Coalescer {
     Done<Replies> done;
     std::int64_t group = 0;  ///< only calls of one group share a batch
     std::size_t bytes = 0;
+    std::string account{};  ///< `Principal::account` of who calls
   };
   struct Options {
     std::size_t threads = 1;
@@ -70,7 +72,8 @@ class Coalescer {
     {
       const std::lock_guard lock{mutex_};
       if (stopping_) return false;
-      waiting_.push_back(std::move(call));
+      const std::string account = call.account;
+      waiting_.push(account, std::move(call));
       wake = idle_ > 0;
     }
     if (wake) come_.notify_one();
@@ -105,7 +108,7 @@ class Coalescer {
     }
   }
 
-  /// The longest run of calls from the front that may share a batch.
+  /// The longest run of calls, as their turns come, that may share a batch.
   std::vector<Call> take() {
     std::vector<Call> batch;
     std::size_t items = 0;
@@ -125,8 +128,7 @@ class Coalescer {
       if (options_.job && waiting_.size() > 1) {
         for (const Item& item : next.items) jobs.insert(options_.job(item));
       }
-      batch.push_back(std::move(next));
-      waiting_.pop_front();
+      batch.push_back(waiting_.pop());
     }
     return batch;
   }
@@ -175,7 +177,7 @@ class Coalescer {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable come_;
-  std::deque<Call> waiting_;  // guarded by mutex_, as what follows
+  FairQueue<Call> waiting_;  // guarded by mutex_, as what follows
   std::size_t idle_ = 0;
   bool stopping_ = false;
   std::vector<std::jthread> threads_;

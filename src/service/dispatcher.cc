@@ -13,6 +13,8 @@ constexpr std::int64_t kClaimMax = 1'000;
 constexpr milliseconds kPollMin{2};
 /// How soon a claim that failed is tried again.
 constexpr milliseconds kFailedMin{50};
+/// How often the keys of those who wait are looked at. No job is claimed for one that is not good.
+constexpr milliseconds kKeysEvery{500};
 
 }  // namespace
 
@@ -35,8 +37,10 @@ struct Dispatcher::WaitList {
 
 struct Dispatcher::ConsumerState {
   WaitList* wait_list = nullptr;
+  Principal who;
   std::string worker;
   Deliver deliver;
+  Ended ended;
   std::int64_t credit = 0;
   std::int64_t delivered = 0;
   std::int64_t sequence = 0;
@@ -46,7 +50,8 @@ struct Dispatcher::ConsumerState {
   bool busy = false;                                          // a claim or a delivery is under way
   bool delivering = false;
   bool gone = false;
-  bool fresh = true;  // was never granted anything
+  std::optional<Problem> refused;  // its key is not good any more
+  bool fresh = true;               // was never granted anything
 };
 
 class Dispatcher::ConsumerHandle : public Consumer {
@@ -66,14 +71,15 @@ class Dispatcher::ConsumerHandle : public Consumer {
   std::shared_ptr<ConsumerState> consumer_;
 };
 
-Dispatcher::Dispatcher(Options options, Hooks hooks) : options_(options), hooks_(std::move(hooks)) {
+Dispatcher::Dispatcher(Options options, Hooks hooks)
+    : options_(options), hooks_(std::move(hooks)), places_(options.consumers_max) {
   for (std::size_t i = 0; i < options_.claimers; ++i) threads_.emplace_back([this] { work(); });
 }
 
 Dispatcher::~Dispatcher() { stop(); }
 
-ServiceResult<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std::string worker,
-                                                         Deliver deliver) {
+ServiceResult<std::unique_ptr<Consumer>> Dispatcher::add(const Principal& who, std::string queue,
+                                                         std::string worker, Deliver deliver, Ended ended) {
   const std::lock_guard lock{mutex_};
   if (draining_ || stopping_) {
     return std::unexpected(Problem{.code = Code::unavailable,
@@ -81,10 +87,12 @@ ServiceResult<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std:
                                    .hint = "use another one, or try again",
                                    .retry_after = milliseconds{1'000}});
   }
-  if (consumers_.size() >= options_.consumers_max) {
+  if (!places_.has_room(who.account(), 1)) {
+    const std::size_t mine = places_.taken_by(who.account());
     return std::unexpected(
         Problem{.code = Code::overloaded,
-                .message = "there are " + std::to_string(consumers_.size()) + " consumers already",
+                .message = "there are " + std::to_string(places_.taken()) + " consumers already" +
+                           (mine == 0 ? "" : ", " + std::to_string(mine) + " of them of this key"),
                 .hint = "try again later, or at another server",
                 .retry_after = milliseconds{1'000}});
   }
@@ -92,9 +100,12 @@ ServiceResult<std::unique_ptr<Consumer>> Dispatcher::add(std::string queue, std:
   if (!wait_list) wait_list = std::make_unique<WaitList>(std::move(queue));
   auto consumer = std::make_shared<ConsumerState>();
   consumer->wait_list = wait_list.get();
+  consumer->who = who;
   consumer->worker = std::move(worker);
   consumer->deliver = std::move(deliver);
+  consumer->ended = std::move(ended);
   consumer->place = consumers_.insert(consumers_.end(), consumer);
+  places_.take(who.account(), 1);
   return std::make_unique<ConsumerHandle>(*this, std::move(consumer));
 }
 
@@ -114,8 +125,8 @@ void Dispatcher::grant(ConsumerState& consumer, std::int64_t credit, std::int64_
 
 /// Puts a consumer into the ring if it has credit left, and takes it out if it has none.
 void Dispatcher::update_waiting(ConsumerState& consumer) {
-  const bool should_wait =
-      !consumer.gone && !consumer.busy && !draining_ && !stopping_ && consumer.credit > consumer.delivered;
+  const bool should_wait = !consumer.gone && !consumer.refused && !consumer.busy && !draining_ &&
+                           !stopping_ && consumer.credit > consumer.delivered;
   if (should_wait == consumer.waits) return;
   auto& ring = consumer.wait_list->ring;
   if (should_wait)
@@ -131,6 +142,7 @@ void Dispatcher::leave(const std::shared_ptr<ConsumerState>& consumer) {
   update_waiting(*consumer);
   delivered_.wait(lock, [&] { return !consumer->delivering; });
   consumers_.erase(consumer->place);
+  places_.give_back(consumer->who.account(), 1);
 }
 
 void Dispatcher::wake(std::string_view queue) {
@@ -161,7 +173,7 @@ void Dispatcher::drain() {
   if (std::exchange(draining_, true)) return;
   for (const auto& consumer : consumers_) {
     update_waiting(*consumer);
-    if (!consumer->busy && !consumer->gone) drain_notices_.push_back(consumer);
+    if (!consumer->busy && !consumer->gone) notices_.push_back(consumer);
   }
   changed_.notify_all();
 }
@@ -217,20 +229,39 @@ Dispatcher::WaitList* Dispatcher::next_wait_list() {
 }
 
 void Dispatcher::wait(Lock& lock) {
+  Clock::time_point until = Clock::time_point::max();
+  if (!timers_.empty()) until = timers_.begin()->first;
+  if (hooks_.still_good && !consumers_.empty()) until = std::min(until, keys_due_);
   ++idle_;
-  if (timers_.empty()) {
+  if (until == Clock::time_point::max())
     changed_.wait(lock);
-  } else {
-    const Clock::time_point until = timers_.begin()->first;  // the timer may be gone when the wait ends
+  else
     changed_.wait_until(lock, until);
-  }
   --idle_;
+}
+
+bool Dispatcher::look_at_keys() {
+  const auto now = Clock::now();
+  if (!hooks_.still_good || consumers_.empty() || now < keys_due_) return false;
+  keys_due_ = now + kKeysEvery;
+  for (const auto& consumer : consumers_) end_if_refused(consumer);
+  return true;
+}
+
+bool Dispatcher::end_if_refused(const std::shared_ptr<ConsumerState>& consumer) {
+  if (consumer->refused) return true;
+  if (!hooks_.still_good) return false;
+  consumer->refused = hooks_.still_good(consumer->who);
+  if (!consumer->refused) return false;
+  update_waiting(*consumer);
+  if (!consumer->busy && !consumer->gone) notices_.push_back(consumer);
+  return true;
 }
 
 void Dispatcher::work() {
   Lock lock{mutex_};
   while (!stopping_) {
-    if (send_drain_notice(lock)) continue;
+    if (send_notice(lock) || look_at_keys()) continue;
     if (WaitList* const wait_list = next_wait_list())
       take_turn(lock, *wait_list);
     else
@@ -240,6 +271,7 @@ void Dispatcher::work() {
 
 void Dispatcher::take_turn(Lock& lock, WaitList& wait_list) {
   const std::shared_ptr<ConsumerState> consumer = wait_list.ring.front();
+  if (end_if_refused(consumer)) return arrange(wait_list);
   consumer->busy = true;
   update_waiting(*consumer);
   const bool alone = wait_list.ring.empty() && wait_list.under_way == 0;
@@ -258,6 +290,7 @@ void Dispatcher::take_turn(Lock& lock, WaitList& wait_list) {
   --wait_list.under_way;
   note(wait_list, jobs, limit, wakes);
   arrange(wait_list);
+  end_if_refused(consumer);
   if (jobs && !jobs->empty()) hand_over(lock, *consumer, std::move(*jobs), sequence);
   end_turn(consumer);
   arrange(wait_list);
@@ -290,7 +323,7 @@ void Dispatcher::hand_over(Lock& lock, ConsumerState& consumer, std::vector<Clai
         {.job = job.lease.job, .token = job.lease.token, .lease_id = job.lease.lease_id, .worker = {}});
   }
   bool taken = false;
-  if (!consumer.gone && !stopping_) {
+  if (!consumer.gone && !consumer.refused && !stopping_) {
     consumer.delivering = true;
     consumer.delivered += static_cast<std::int64_t>(jobs.size());
     lock.unlock();
@@ -300,7 +333,7 @@ void Dispatcher::hand_over(Lock& lock, ConsumerState& consumer, std::vector<Clai
     delivered_.notify_all();
   }
   if (taken) return;
-  consumer.gone = true;
+  if (!consumer.refused) consumer.gone = true;
   const std::string worker = consumer.worker;
   lock.unlock();
   for (Lease& lease : leases) lease.worker = worker;
@@ -311,19 +344,25 @@ void Dispatcher::hand_over(Lock& lock, ConsumerState& consumer, std::vector<Clai
 void Dispatcher::end_turn(const std::shared_ptr<ConsumerState>& consumer) {
   consumer->busy = false;
   update_waiting(*consumer);
-  if (!draining_ || consumer->gone) return;
-  drain_notices_.push_back(consumer);
+  if ((!draining_ && !consumer->refused) || consumer->gone) return;
+  notices_.push_back(consumer);
   if (idle_ > 0) changed_.notify_one();
 }
 
-bool Dispatcher::send_drain_notice(Lock& lock) {
-  if (drain_notices_.empty()) return false;
-  const std::shared_ptr<ConsumerState> consumer = std::move(drain_notices_.front());
-  drain_notices_.pop_front();
+bool Dispatcher::send_notice(Lock& lock) {
+  if (notices_.empty()) return false;
+  const std::shared_ptr<ConsumerState> consumer = std::move(notices_.front());
+  notices_.pop_front();
   if (consumer->gone) return true;
+  // Of two reasons to be told, the first is the last word.
+  const std::optional<Problem> refused = consumer->refused;
+  if (refused) consumer->gone = true;
   consumer->delivering = true;
   lock.unlock();
-  static_cast<void>(consumer->deliver({}, -1));
+  if (!refused)
+    static_cast<void>(consumer->deliver({}, -1));
+  else if (consumer->ended)
+    consumer->ended(*refused);
   lock.lock();
   consumer->delivering = false;
   delivered_.notify_all();

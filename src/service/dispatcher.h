@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "service/service.h"
+#include "service/shares.h"
 
 namespace faultline::service {
 
@@ -39,6 +40,8 @@ class Dispatcher {
   struct Hooks {
     std::function<ServiceResult<std::vector<ClaimedJob>>(const ClaimRequest&)> claim;
     std::function<void(std::vector<Lease>)> release;  ///< jobs that reached nobody
+    /// Why a consumer gets nothing more, if it does not; none: it always does.
+    std::function<std::optional<Problem>(const Principal&)> still_good{};
   };
 
   Dispatcher(Options options, Hooks hooks);
@@ -47,8 +50,9 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   /// The queue exists. The consumer must be gone before the dispatcher is.
-  [[nodiscard]] ServiceResult<std::unique_ptr<Consumer>> add(std::string queue, std::string worker,
-                                                             Deliver deliver);
+  [[nodiscard]] ServiceResult<std::unique_ptr<Consumer>> add(const Principal& who, std::string queue,
+                                                             std::string worker, Deliver deliver,
+                                                             Ended ended);
 
   /// There may be due jobs in this queue.
   void wake(std::string_view queue);
@@ -78,7 +82,11 @@ class Dispatcher {
   void note(WaitList& wait_list, const ServiceResult<std::vector<ClaimedJob>>& jobs, std::size_t limit,
             std::uint64_t wakes);
   void hand_over(Lock& lock, ConsumerState& consumer, std::vector<ClaimedJob> jobs, std::int64_t sequence);
-  [[nodiscard]] bool send_drain_notice(Lock& lock);
+  /// Looks at everybody's key again, if it is time to.
+  [[nodiscard]] bool look_at_keys();
+  /// True, and it gets nothing more, if its key is not good any more.
+  bool end_if_refused(const std::shared_ptr<ConsumerState>& consumer);
+  [[nodiscard]] bool send_notice(Lock& lock);
   void end_turn(const std::shared_ptr<ConsumerState>& consumer);
   void update_waiting(ConsumerState& consumer);
 
@@ -98,9 +106,11 @@ class Dispatcher {
   std::unordered_map<std::string, std::unique_ptr<WaitList>>
       wait_lists_;  // never removed: as many as there are queues
   std::list<std::shared_ptr<ConsumerState>> consumers_;
+  Shares places_;  // among those who wait
   std::deque<WaitList*> ready_;
   std::set<std::pair<Clock::time_point, WaitList*>> timers_;
-  std::deque<std::shared_ptr<ConsumerState>> drain_notices_;
+  std::deque<std::shared_ptr<ConsumerState>> notices_;  // who is to be told that the server or its key ends
+  Clock::time_point keys_due_{};                        // when they are looked at again
   std::size_t idle_ = 0;
   bool draining_ = false;
   bool stopping_ = false;

@@ -65,9 +65,11 @@ std::string evidence_json(const StaleWrite& write) {
 struct EventBroadcaster::Watcher {
   Principal who;
   Next next;
+  Ended ended;
   std::list<std::shared_ptr<Watcher>>::iterator place{};
   bool gone = false;
   bool in_call = false;
+  bool refused = false;  ///< the deliverer's: its key is not good any more, and it was told
 };
 
 class EventBroadcaster::Subscription : public Service::EventSubscription {
@@ -83,8 +85,11 @@ class EventBroadcaster::Subscription : public Service::EventSubscription {
   std::shared_ptr<Watcher> watcher_;
 };
 
-EventBroadcaster::EventBroadcaster(MonitoredStore& store)
-    : store_(store), deliverer_([this] { deliver(); }), observer_([this] { observe(); }) {}
+EventBroadcaster::EventBroadcaster(MonitoredStore& store, StillGood still_good)
+    : store_(store),
+      still_good_(std::move(still_good)),
+      deliverer_([this] { deliver(); }),
+      observer_([this] { observe(); }) {}
 
 void EventBroadcaster::stop() {
   {
@@ -97,8 +102,10 @@ void EventBroadcaster::stop() {
   if (observer_.joinable()) observer_.join();
 }
 
-std::unique_ptr<Service::EventSubscription> EventBroadcaster::watch(const Principal& who, Next next) {
-  auto watcher = std::make_shared<Watcher>(Watcher{.who = who, .next = std::move(next)});
+std::unique_ptr<Service::EventSubscription> EventBroadcaster::watch(const Principal& who, Next next,
+                                                                    Ended ended) {
+  auto watcher =
+      std::make_shared<Watcher>(Watcher{.who = who, .next = std::move(next), .ended = std::move(ended)});
   {
     const std::lock_guard lock{mutex_};
     if (watchers_.empty()) watched_since_ = Clock::now();
@@ -153,6 +160,13 @@ void EventBroadcaster::deliver() {
 }
 
 void EventBroadcaster::hand_to(Watcher& watcher, const Item& item) {
+  if (watcher.refused) return;
+  if (const auto problem = still_good_ ? still_good_(watcher.who) : std::nullopt) {
+    watcher.refused = true;
+    if (watcher.ended) watcher.ended(*problem);
+    return;
+  }
+  if (!item.event) return;
   if (!watcher.who.queues) {
     watcher.next(item.event);
   } else if (item.snapshot) {
@@ -196,7 +210,8 @@ void EventBroadcaster::settled(std::span<const Settlement> settlements, std::spa
   if (!watched()) return;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
     if (!is_news(verdicts[i], known[i])) continue;
-    const auto& [lease, outcome] = settlements[i];
+    const Lease& lease = settlements[i].lease;
+    const Outcome& outcome = settlements[i].outcome;
     std::string queue = known[i] ? *known[i]->queue : std::string{};
     json object{{"job", lease.job.to_string()},
                 {"queue", queue.empty() ? json() : json(queue)},
@@ -251,6 +266,11 @@ void EventBroadcaster::observe() {
       }
     }
     lock.lock();
+    // An item without an event: while nothing happens, too, keys are looked at.
+    if (still_good_ && items_.empty() && !watchers_.empty()) {
+      items_.push_back({});
+      told_.notify_one();
+    }
     // However often it is kicked, it does not keep the database busy.
     kicked_.wait_for(lock, kPause, [&] { return stopping_; });
     kicked_.wait_for(lock, kEvidenceEvery - kPause, [&] { return stopping_ || kick_; });
@@ -264,13 +284,11 @@ void EventBroadcaster::read_evidence(Store& store) {
   for (auto write = writes->rbegin(); write != writes->rend(); ++write) {
     newest = std::max(newest, write->at);
     if (write->at < evidence_since_) continue;
-    if (!seen_.emplace(write->at, write->job, write->token.value, write->lease_id, write->verb).second)
-      continue;
+    if (!seen_.emplace(write->at, write->id).second) continue;
     tell("stale_write_blocked", write->queue.value_or(""), evidence_json(*write));
   }
   evidence_since_ = std::max(evidence_since_, newest - kEvidenceOverlap);
-  while (!seen_.empty() && std::get<DatabaseTime>(*seen_.begin()) < evidence_since_)
-    seen_.erase(seen_.begin());
+  while (!seen_.empty() && seen_.begin()->first < evidence_since_) seen_.erase(seen_.begin());
 }
 
 void EventBroadcaster::read_queues(Store& store) {

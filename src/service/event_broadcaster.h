@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "service/lease_registry.h"
@@ -29,13 +28,15 @@ namespace faultline::service {
 /// It is told in order, on one thread. If that thread cannot keep up, events are left out. Thread-safe.
 class EventBroadcaster {
  public:
-  explicit EventBroadcaster(MonitoredStore& store);
+  using StillGood = std::function<std::optional<Problem>(const Principal&)>;
+  EventBroadcaster(MonitoredStore& store, StillGood still_good);
   ~EventBroadcaster() { stop(); }
   EventBroadcaster(const EventBroadcaster&) = delete;
   EventBroadcaster& operator=(const EventBroadcaster&) = delete;
 
   using Next = std::function<void(const std::shared_ptr<const LiveEvent>&)>;
-  [[nodiscard]] std::unique_ptr<Service::EventSubscription> watch(const Principal& who, Next next);
+  [[nodiscard]] std::unique_ptr<Service::EventSubscription> watch(const Principal& who, Next next,
+                                                                  Ended ended);
   [[nodiscard]] bool watched() const { return watchers_count_.load(std::memory_order_relaxed) > 0; }
 
   // What happened. Cheap while nobody watches.
@@ -73,6 +74,7 @@ class EventBroadcaster {
   void read_queues(Store& store);
 
   MonitoredStore& store_;
+  const StillGood still_good_;
   std::atomic<std::size_t> watchers_count_{0};
 
   std::mutex mutex_;  // guards what follows
@@ -87,8 +89,7 @@ class EventBroadcaster {
   Clock::time_point watched_since_{};
 
   // The observer's own.
-  using Evidence = std::tuple<DatabaseTime, JobId, std::int64_t, Uuid, std::string>;
-  std::set<Evidence> seen_;
+  std::set<std::pair<DatabaseTime, Uuid>> seen_;  // evidence that was told, by its moment and its id
   DatabaseTime evidence_since_{};
   Clock::time_point observed_since_{};
 

@@ -103,11 +103,9 @@ std::optional<Problem> check_selection(const Principal& who, Operation operation
 ServiceResult<std::vector<bool>> known_to(Store& store, const Principal& who, std::span<const JobId> ids) {
   std::vector<bool> known(ids.size(), true);
   if (!who.queues) return known;
-  const auto jobs = store.jobs(ids);
-  if (!jobs) return std::unexpected(Problem::from(jobs.error()));
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    known[i] = (*jobs)[i] && who.may_use((*jobs)[i]->queue);
-  }
+  const auto queues = store.queues_of(ids);
+  if (!queues) return std::unexpected(Problem::from(queues.error()));
+  for (std::size_t i = 0; i < ids.size(); ++i) known[i] = (*queues)[i] && who.may_use(*(*queues)[i]);
   return known;
 }
 

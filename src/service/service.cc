@@ -30,7 +30,8 @@ constexpr std::string_view kApplication = "faultline server";
 constexpr std::size_t kSubmitters = 2;
 constexpr std::size_t kKeyedSubmitters = 2;
 constexpr std::size_t kSettlers = 2;
-constexpr std::size_t kOthers = 2;
+constexpr std::size_t kWorking = 2;  ///< for what workers ask beside heartbeats and settlements
+constexpr std::size_t kLooking = 2;  ///< for those who look and operate
 constexpr milliseconds kOverloadedRetryAfter{1'000};
 constexpr std::size_t kLeasesRemembered = 100'000;
 
@@ -62,6 +63,19 @@ StoreOptions store_options(const ServiceOptions& options) {
           .json_depth_max = options.json_depth_max};
 }
 
+const Lease& lease_of(const Lease& lease) { return lease; }
+template <class Item>
+const Lease& lease_of(const Item& item) {
+  return item.lease;
+}
+
+/// What a fenced verb answers where there is no such job.
+Verdict no_such_lease() {
+  return {.status = Verdict::Status::stale, .stale = {.reason = StaleReason::token_mismatch}};
+}
+
+Effect no_such_effect() { return {.status = Effect::Status::stale, .stale = no_such_lease().stale}; }
+
 std::size_t bytes_in(const std::optional<std::string>& text) { return text ? text->size() : 0; }
 
 class ServiceImpl : public Service {
@@ -75,8 +89,8 @@ class ServiceImpl : public Service {
 
   void enqueue(const Principal& who, std::vector<NewJob> jobs, Done<std::vector<Submission>> done) override;
   [[nodiscard]] ServiceResult<std::unique_ptr<Consumer>> consume(const Principal& who, std::string queue,
-                                                                 std::string worker,
-                                                                 Deliver deliver) override;
+                                                                 std::string worker, Deliver deliver,
+                                                                 Ended ended) override;
   void heartbeat(const Principal& who, std::vector<Lease> leases, std::optional<milliseconds> extend,
                  Done<std::vector<Beat>> done) override;
   void settle(const Principal& who, std::vector<Settlement> settlements,
@@ -108,7 +122,8 @@ class ServiceImpl : public Service {
                     Done<StalePage> done) override;
 
   [[nodiscard]] ServiceResult<std::unique_ptr<EventSubscription>> watch(
-      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) override;
+      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next,
+      Ended ended) override;
 
   [[nodiscard]] bool ready() const override { return !draining_ && !stopping_ && store_.usable(); }
   [[nodiscard]] std::string why_not_ready() const override;
@@ -133,17 +148,28 @@ class ServiceImpl : public Service {
                                                       std::span<const NewJob> jobs) const;
   [[nodiscard]] std::optional<Problem> check_leases(const Principal& who, Operation operation,
                                                     std::span<const Lease> leases) const;
+  /// Splits what is written under leases: what is of the caller's queues is handed to `go(items, done)`, and
+  /// the rest is answered with `refusal`, as if there were no such jobs.
+  template <class Item, class Reply, class Go>
+  void with_own(const Principal& who, std::vector<Item> items, Reply refusal, Done<std::vector<Reply>> done,
+                Go go);
+  template <class Item, class Reply, class Go>
+  void go_with_own(const Principal& who, std::vector<Item> items, const std::vector<bool>& own, Reply refusal,
+                   Done<std::vector<Reply>> done, Go go);
   /// The database is there and there is room; takes the room.
-  [[nodiscard]] std::optional<Problem> admit(std::size_t items, std::size_t bytes);
+  [[nodiscard]] std::optional<Problem> admit(const std::string& account, std::size_t items, std::size_t bytes,
+                                             Budget::Rank rank = Budget::Rank::ordinary);
   /// Gives the room back, then answers.
   template <class T>
-  [[nodiscard]] Done<T> giving_back(std::size_t items, std::size_t bytes, Done<T> done);
+  [[nodiscard]] Done<T> giving_back(std::string account, std::size_t items, std::size_t bytes, Done<T> done);
 
   template <class Item, class Reply>
-  void share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call);
-  /// Runs `ask(Store&) -> ServiceResult<T>` on a thread of the others.
+  void share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call,
+             Budget::Rank rank = Budget::Rank::ordinary);
+  /// Runs `ask(Store&) -> ServiceResult<T>` on a thread of the pool.
   template <class T, class Ask>
-  void ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask);
+  void ask_store(ThreadPool& pool, const Principal& who, std::size_t items, std::size_t bytes, Done<T> done,
+                 Ask ask);
 
   // The shared batches.
 
@@ -164,6 +190,7 @@ class ServiceImpl : public Service {
     return metrics_->series(metrics::Metrics::kUnknown, metrics::Metrics::kUnknown);
   }
   void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
+  void tell_foreign(const Principal& who, std::size_t leases) const;
 
   /// `change(Store&, ids, call) -> ServiceResult<std::vector<Status>>`.
   template <class Status, class Change>
@@ -180,7 +207,8 @@ class ServiceImpl : public Service {
 
   MonitoredStore store_;
   EventBroadcaster events_;
-  ThreadPool thread_pool_;
+  ThreadPool working_;
+  ThreadPool looking_;
   Submitting submitting_;
   /// Of jobs with idempotency keys. The database makes them wait for a transaction that has the same key in
   /// hand; nobody else waits for them.
@@ -197,8 +225,9 @@ ServiceImpl::ServiceImpl(ServiceOptions options)
       metrics_(options_.metrics ? options_.metrics : std::make_shared<metrics::Metrics>()),
       budget_(options_.waiting_max),
       store_({.store = store_options(options_), .log = options_.log}),
-      events_(store_),
-      thread_pool_(kOthers),
+      events_(store_, options_.still_good),
+      working_(kWorking),
+      looking_(kLooking),
       submitting_(
           {.threads = kSubmitters,
            .patience = options_.call_timeout,
@@ -224,7 +253,8 @@ ServiceImpl::ServiceImpl(ServiceOptions options)
                    .consumers_max = options_.consumers_max,
                    .poll_max = options_.poll_max},
                   {.claim = [this](const ClaimRequest& request) { return run_claim(request); },
-                   .release = [this](std::vector<Lease> leases) { release(std::move(leases)); }}) {
+                   .release = [this](std::vector<Lease> leases) { release(std::move(leases)); },
+                   .still_good = options_.still_good}) {
   if (!options_.listen) return;
   listener_ = std::make_unique<store::Listener>(
       options_.database, std::string{kApplication} + " listen",
@@ -242,7 +272,8 @@ void ServiceImpl::stop() {
   listener_.reset();
   // What comes last may still use what comes after it.
   dispatcher_.stop();
-  thread_pool_.stop();
+  working_.stop();
+  looking_.stop();
   submitting_.stop();
   submitting_keyed_.stop();
   progressing_.stop();
@@ -298,38 +329,104 @@ std::optional<Problem> ServiceImpl::check_leases(const Principal& who, Operation
   return std::nullopt;
 }
 
-std::optional<Problem> ServiceImpl::admit(std::size_t items, std::size_t bytes) {
+std::optional<Problem> ServiceImpl::admit(const std::string& account, std::size_t items, std::size_t bytes,
+                                          Budget::Rank rank) {
   if (stopping_) return stopping();
   if (const auto store = store_.get(); !store) return store.error();
-  if (budget_.take(items, bytes)) return std::nullopt;
+  if (budget_.take(account, items, bytes, rank)) return std::nullopt;
   return Problem{.code = Code::overloaded,
                  .message = "too much waits for the database already",
                  .hint = "nothing was changed; try again later",
                  .retry_after = kOverloadedRetryAfter};
 }
 
+template <class Item, class Reply, class Go>
+void ServiceImpl::with_own(const Principal& who, std::vector<Item> items, Reply refusal,
+                           Done<std::vector<Reply>> done, Go go) {
+  if (!who.queues) return go(std::move(items), std::move(done));
+  std::vector<bool> own(items.size());
+  // Of leases that were given out by another server, or long ago, the database is asked.
+  std::vector<std::size_t> asked;
+  std::vector<JobId> jobs;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Lease& lease = lease_of(items[i]);
+    if (const auto known = leases_.find(lease)) {
+      own[i] = who.may_use(*known->queue);
+    } else {
+      asked.push_back(i);
+      jobs.push_back(lease.job);
+    }
+  }
+  if (asked.empty())
+    return go_with_own(who, std::move(items), own, std::move(refusal), std::move(done), std::move(go));
+  Done<std::vector<bool>> go_on = [this, who, items = std::move(items), own = std::move(own),
+                                   asked = std::move(asked), refusal = std::move(refusal),
+                                   done = std::move(done),
+                                   go = std::move(go)](ServiceResult<std::vector<bool>> found) mutable {
+    if (!found) return done(std::unexpected(std::move(found.error())));
+    for (std::size_t i = 0; i < asked.size(); ++i) own[asked[i]] = (*found)[i];
+    go_with_own(who, std::move(items), own, std::move(refusal), std::move(done), std::move(go));
+  };
+  const std::size_t size = jobs.size();
+  ask_store<std::vector<bool>>(
+      working_, who, size, 0, std::move(go_on),
+      [who, jobs = std::move(jobs)](Store& store) { return known_to(store, who, jobs); });
+}
+
+template <class Item, class Reply, class Go>
+void ServiceImpl::go_with_own(const Principal& who, std::vector<Item> items, const std::vector<bool>& own,
+                              Reply refusal, Done<std::vector<Reply>> done, Go go) {
+  const auto foreign = static_cast<std::size_t>(std::ranges::count(own, false));
+  if (foreign == 0) return go(std::move(items), std::move(done));
+  tell_foreign(who, foreign);
+  if (foreign == items.size()) return done(std::vector<Reply>(items.size(), refusal));
+  std::vector<Item> mine;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (own[i]) mine.push_back(std::move(items[i]));
+  }
+  go(std::move(mine), [own, refusal = std::move(refusal),
+                       done = std::move(done)](ServiceResult<std::vector<Reply>> replies) mutable {
+    if (!replies) return done(std::unexpected(std::move(replies.error())));
+    std::vector<Reply> all;
+    all.reserve(own.size());
+    auto next = replies->begin();
+    for (const bool is_own : own) {
+      if (is_own)
+        all.push_back(std::move(*next++));
+      else
+        all.push_back(refusal);
+    }
+    done(std::move(all));
+  });
+}
+
 template <class T>
-Done<T> ServiceImpl::giving_back(std::size_t items, std::size_t bytes, Done<T> done) {
-  return [this, items, bytes, done = std::move(done)](ServiceResult<T> result) mutable {
-    budget_.give_back(items, bytes);
+Done<T> ServiceImpl::giving_back(std::string account, std::size_t items, std::size_t bytes, Done<T> done) {
+  return [this, account = std::move(account), items, bytes,
+          done = std::move(done)](ServiceResult<T> result) mutable {
+    budget_.give_back(account, items, bytes);
     done(std::move(result));
   };
 }
 
 template <class Item, class Reply>
-void ServiceImpl::share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call) {
+void ServiceImpl::share(Coalescer<Item, Reply>& coalescer, typename Coalescer<Item, Reply>::Call call,
+                        Budget::Rank rank) {
   const std::size_t items = call.items.size();
   if (items == 0) return call.done(std::vector<Reply>{});
-  if (auto problem = admit(items, call.bytes)) return call.done(std::unexpected(std::move(*problem)));
-  call.done = giving_back<std::vector<Reply>>(items, call.bytes, std::move(call.done));
+  if (auto problem = admit(call.account, items, call.bytes, rank))
+    return call.done(std::unexpected(std::move(*problem)));
+  call.done = giving_back<std::vector<Reply>>(call.account, items, call.bytes, std::move(call.done));
   if (!coalescer.submit(call)) call.done(std::unexpected(stopping()));
 }
 
 template <class T, class Ask>
-void ServiceImpl::ask_store(std::size_t items, std::size_t bytes, Done<T> done, Ask ask) {
-  if (auto problem = admit(items, bytes)) return done(std::unexpected(std::move(*problem)));
-  thread_pool_.post([this, done = giving_back<T>(items, bytes, std::move(done)),
-                     ask = std::move(ask)](bool refused) mutable {
+void ServiceImpl::ask_store(ThreadPool& pool, const Principal& who, std::size_t items, std::size_t bytes,
+                            Done<T> done, Ask ask) {
+  const std::string account = who.account();
+  if (auto problem = admit(account, items, bytes)) return done(std::unexpected(std::move(*problem)));
+  pool.post(account, [this, done = giving_back<T>(account, items, bytes, std::move(done)),
+                      ask = std::move(ask)](bool refused) mutable {
     if (refused) return done(std::unexpected(stopping()));
     auto store = store_.get();
     if (!store) return done(std::unexpected(std::move(store.error())));
@@ -349,7 +446,7 @@ void ServiceImpl::enqueue(const Principal& who, std::vector<NewJob> jobs,
       done(std::move(submissions));
     };
   }
-  Submitting::Call call{.items = std::move(jobs), .done = std::move(done)};
+  Submitting::Call call{.items = std::move(jobs), .done = std::move(done), .account = who.account()};
   bool keyed = false;
   std::string_view known;
   for (const NewJob& job : call.items) {
@@ -383,7 +480,8 @@ ServiceResult<std::vector<Submission>> ServiceImpl::run_submissions(std::span<co
 // Working.
 
 ServiceResult<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& who, std::string queue,
-                                                              std::string worker, Deliver deliver) {
+                                                              std::string worker, Deliver deliver,
+                                                              Ended ended) {
   if (auto problem = check_access(who, Operation::claim, queue)) return std::unexpected(std::move(*problem));
   if (const auto error = store::check_claim({.queue = queue, .worker = worker})) {
     return std::unexpected(Problem::from(*error));
@@ -396,7 +494,7 @@ ServiceResult<std::unique_ptr<Consumer>> ServiceImpl::consume(const Principal& w
                                    .message = "there is no queue \"" + queue + "\"",
                                    .hint = "make it first, or check the name"});
   }
-  return dispatcher_.add(std::move(queue), std::move(worker), std::move(deliver));
+  return dispatcher_.add(who, std::move(queue), std::move(worker), std::move(deliver), std::move(ended));
 }
 
 ServiceResult<std::vector<ClaimedJob>> ServiceImpl::run_claim(const ClaimRequest& request) {
@@ -429,8 +527,16 @@ void ServiceImpl::heartbeat(const Principal& who, std::vector<Lease> leases,
   if (extend) {
     if (const auto error = store::check_extend(*extend)) return done(std::unexpected(Problem::from(*error)));
   }
-  share(beating_,
-        {.items = std::move(leases), .done = std::move(done), .group = extend ? extend->count() : kByTtl});
+  with_own(who, std::move(leases), Beat{.status = Beat::Status::lost, .stale = no_such_lease().stale},
+           std::move(done),
+           [this, extend, account = who.account()](std::vector<Lease> own, Done<std::vector<Beat>> answer) {
+             share(beating_,
+                   {.items = std::move(own),
+                    .done = std::move(answer),
+                    .group = extend ? extend->count() : kByTtl,
+                    .account = account},
+                   Budget::Rank::first);
+           });
 }
 
 ServiceResult<std::vector<Beat>> ServiceImpl::run_heartbeats(std::span<const Lease> leases,
@@ -456,6 +562,13 @@ void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const 
               .fields = fields_of(stale)};
   event.fields.insert(event.fields.begin(), {"verb", std::string{verb}});
   options_.log(event);
+}
+
+void ServiceImpl::tell_foreign(const Principal& who, std::size_t leases) const {
+  options_.log({.name = "foreign_leases_refused",
+                .severity = Severity::warning,
+                .at = std::chrono::system_clock::now(),
+                .fields = {{"key", who.label()}, {"leases", std::to_string(leases)}}});
 }
 
 void ServiceImpl::count_beats(std::span<const Lease> leases, std::span<const Beat> beats,
@@ -501,7 +614,8 @@ void ServiceImpl::count_settled(std::span<const Settlement> settlements, std::sp
   settled.reserve(settlements.size());
   bool stale = false;
   for (std::size_t i = 0; i < settlements.size(); ++i) {
-    const auto& [lease, outcome] = settlements[i];
+    const Lease& lease = settlements[i].lease;
+    const Outcome& outcome = settlements[i].outcome;
     if (verdicts[i].status == Verdict::Status::stale) {
       metrics_->stale(outcome.kind, verdicts[i].stale.reason);
       tell_refused(lease, to_string(outcome.kind), verdicts[i].stale);
@@ -526,14 +640,21 @@ void ServiceImpl::settle(const Principal& who, std::vector<Settlement> settlemen
   if (auto problem = check_size(settlements.size(), "settlements")) {
     return done(std::unexpected(std::move(*problem)));
   }
-  std::size_t bytes = 0;
-  for (const Settlement& settlement : settlements) {
+  for (Settlement& settlement : settlements) {
     auto error = store::check_lease(settlement.lease);
     if (!error) error = store::check_outcome(settlement.outcome, limits());
     if (error) return done(std::unexpected(Problem::from(*error)));
-    bytes += bytes_in(settlement.outcome.result) + bytes_in(settlement.outcome.error);
+    settlement.written_by = who.id.empty() ? std::string{} : who.label();
   }
-  share(settling_, {.items = std::move(settlements), .done = std::move(done), .bytes = bytes});
+  with_own(who, std::move(settlements), no_such_lease(), std::move(done),
+           [this, account = who.account()](std::vector<Settlement> own, Done<std::vector<Verdict>> answer) {
+             std::size_t bytes = 0;
+             for (const Settlement& settlement : own)
+               bytes += bytes_in(settlement.outcome.result) + bytes_in(settlement.outcome.error);
+             share(settling_,
+                   {.items = std::move(own), .done = std::move(answer), .bytes = bytes, .account = account},
+                   Budget::Rank::first);
+           });
 }
 
 ServiceResult<std::vector<Verdict>> ServiceImpl::run_settlements(std::span<const Settlement> settlements) {
@@ -555,12 +676,17 @@ void ServiceImpl::progress(const Principal& who, std::vector<ProgressReport> rep
   if (auto problem = check_access(who, Operation::progress))
     return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(reports.size(), "reports")) return done(std::unexpected(std::move(*problem)));
-  std::size_t bytes = 0;
   for (const ProgressReport& report : reports) {
     if (const auto error = store::check_progress(report)) return done(std::unexpected(Problem::from(*error)));
-    bytes += report.note.size();
   }
-  share(progressing_, {.items = std::move(reports), .done = std::move(done), .bytes = bytes});
+  with_own(
+      who, std::move(reports), no_such_lease(), std::move(done),
+      [this, account = who.account()](std::vector<ProgressReport> own, Done<std::vector<Verdict>> answer) {
+        std::size_t bytes = 0;
+        for (const ProgressReport& report : own) bytes += report.note.size();
+        share(progressing_,
+              {.items = std::move(own), .done = std::move(answer), .bytes = bytes, .account = account});
+      });
 }
 
 ServiceResult<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const ProgressReport> reports) {
@@ -574,13 +700,16 @@ ServiceResult<std::vector<Verdict>> ServiceImpl::run_progress(std::span<const Pr
 void ServiceImpl::check(const Principal& who, std::vector<Lease> leases, Done<std::vector<Verdict>> done) {
   if (auto problem = check_leases(who, Operation::check, leases))
     return done(std::unexpected(std::move(*problem)));
-  const std::size_t items = leases.size();
-  ask_store<std::vector<Verdict>>(items, 0, std::move(done),
-                                  [this, leases = std::move(leases)](Store& store) {
-                                    auto verdicts = to_result(store.check(leases));
-                                    if (verdicts) count_refused("check", *verdicts);
-                                    return verdicts;
-                                  });
+  with_own(who, std::move(leases), no_such_lease(), std::move(done),
+           [this, who](std::vector<Lease> own, Done<std::vector<Verdict>> answer) {
+             const std::size_t items = own.size();
+             ask_store<std::vector<Verdict>>(working_, who, items, 0, std::move(answer),
+                                             [this, own = std::move(own)](Store& store) {
+                                               auto verdicts = to_result(store.check(own));
+                                               if (verdicts) count_refused("check", *verdicts);
+                                               return verdicts;
+                                             });
+           });
 }
 
 void ServiceImpl::resolve(const Principal& who, std::vector<Lease> leases,
@@ -588,62 +717,78 @@ void ServiceImpl::resolve(const Principal& who, std::vector<Lease> leases,
   if (auto problem = check_leases(who, Operation::resolve, leases)) {
     return done(std::unexpected(std::move(*problem)));
   }
-  const std::size_t items = leases.size();
-  ask_store<std::vector<std::optional<Outcome::Kind>>>(
-      items, 0, std::move(done),
-      [leases = std::move(leases)](Store& store) { return to_result(store.resolve(leases)); });
+  using Kinds = std::vector<std::optional<Outcome::Kind>>;
+  with_own(who, std::move(leases), std::optional<Outcome::Kind>{}, std::move(done),
+           [this, who](std::vector<Lease> own, Done<Kinds> answer) {
+             const std::size_t items = own.size();
+             ask_store<Kinds>(working_, who, items, 0, std::move(answer),
+                              [own = std::move(own)](Store& store) { return to_result(store.resolve(own)); });
+           });
 }
 
 void ServiceImpl::begin_effects(const Principal& who, std::vector<EffectKey> keys,
                                 Done<std::vector<Effect>> done) {
   if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
-  const std::size_t items = keys.size();
-  ask_store<std::vector<Effect>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
-    auto effects = to_result(store.begin_effects(keys));
-    if (effects) count_refused(*effects);
-    return effects;
-  });
+  with_own(who, std::move(keys), no_such_effect(), std::move(done),
+           [this, who](std::vector<EffectKey> own, Done<std::vector<Effect>> answer) {
+             const std::size_t items = own.size();
+             ask_store<std::vector<Effect>>(working_, who, items, 0, std::move(answer),
+                                            [this, own = std::move(own)](Store& store) {
+                                              auto effects = to_result(store.begin_effects(own));
+                                              if (effects) count_refused(*effects);
+                                              return effects;
+                                            });
+           });
 }
 
 void ServiceImpl::record_effects(const Principal& who, std::vector<EffectResult> results,
                                  Done<std::vector<Effect>> done) {
   if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(results.size(), "effects")) return done(std::unexpected(std::move(*problem)));
-  const std::size_t items = results.size();
-  std::size_t bytes = 0;
-  for (const EffectResult& result : results) bytes += result.result.size();
-  ask_store<std::vector<Effect>>(items, bytes, std::move(done),
-                                 [this, results = std::move(results)](Store& store) {
-                                   auto effects = to_result(store.record_effects(results));
-                                   if (effects) count_refused(*effects);
-                                   return effects;
-                                 });
+  with_own(who, std::move(results), no_such_effect(), std::move(done),
+           [this, who](std::vector<EffectResult> own, Done<std::vector<Effect>> answer) {
+             const std::size_t items = own.size();
+             std::size_t bytes = 0;
+             for (const EffectResult& result : own) bytes += result.result.size();
+             ask_store<std::vector<Effect>>(working_, who, items, bytes, std::move(answer),
+                                            [this, own = std::move(own)](Store& store) {
+                                              auto effects = to_result(store.record_effects(own));
+                                              if (effects) count_refused(*effects);
+                                              return effects;
+                                            });
+           });
 }
 
 void ServiceImpl::forget_effects(const Principal& who, std::vector<EffectKey> keys,
                                  Done<std::vector<Verdict>> done) {
   if (auto problem = check_access(who, Operation::effects)) return done(std::unexpected(std::move(*problem)));
   if (auto problem = check_size(keys.size(), "effects")) return done(std::unexpected(std::move(*problem)));
-  const std::size_t items = keys.size();
-  ask_store<std::vector<Verdict>>(items, 0, std::move(done), [this, keys = std::move(keys)](Store& store) {
-    auto verdicts = to_result(store.forget_effects(keys));
-    if (verdicts) count_refused("effect", *verdicts);
-    return verdicts;
-  });
+  with_own(who, std::move(keys), no_such_lease(), std::move(done),
+           [this, who](std::vector<EffectKey> own, Done<std::vector<Verdict>> answer) {
+             const std::size_t items = own.size();
+             ask_store<std::vector<Verdict>>(working_, who, items, 0, std::move(answer),
+                                             [this, own = std::move(own)](Store& store) {
+                                               auto verdicts = to_result(store.forget_effects(own));
+                                               if (verdicts) count_refused("effect", *verdicts);
+                                               return verdicts;
+                                             });
+           });
 }
 
 // Looking and operating.
 
 void ServiceImpl::job(const Principal& who, JobId id, Done<JobHistory> done) {
   if (auto problem = check_access(who, Operation::get_job)) return done(std::unexpected(std::move(*problem)));
-  ask_store<JobHistory>(1, 0, std::move(done), [who, id](Store& store) -> ServiceResult<JobHistory> {
-    auto history = to_result(store.history(id));
-    if (!history) return std::unexpected(std::move(history.error()));
-    // A job of a queue that is none of the caller's business is not there.
-    if (!*history || !who.may_use((*history)->job.queue)) return std::unexpected(no_such_job(id));
-    return std::move(**history);
-  });
+  ask_store<JobHistory>(looking_, who, 1, 0, std::move(done),
+                        [who, id](Store& store) -> ServiceResult<JobHistory> {
+                          auto history = to_result(store.history(id));
+                          if (!history) return std::unexpected(std::move(history.error()));
+                          // A job of a queue that is none of the caller's business is not there.
+                          if (!*history || !who.may_use((*history)->job.queue))
+                            return std::unexpected(no_such_job(id));
+                          return std::move(**history);
+                        });
 }
 
 void ServiceImpl::list(const Principal& who, ListRequest request, std::string cursor, Done<Page> done) {
@@ -656,13 +801,15 @@ void ServiceImpl::list(const Principal& who, ListRequest request, std::string cu
     if (!before) return done(std::unexpected(std::move(before.error())));
     request.before = *before;
   }
-  ask_store<Page>(1, 0, std::move(done), [request = std::move(request)](Store& store) -> ServiceResult<Page> {
-    auto listed = to_result(store.list(request));
-    if (!listed) return std::unexpected(std::move(listed.error()));
-    Page page{.jobs = std::move(listed->jobs), .next = std::nullopt, .looked_at = listed->looked_at};
-    if (listed->next) page.next = to_cursor(request, *listed->next);
-    return page;
-  });
+  ask_store<Page>(
+      looking_, who, 1, 0, std::move(done),
+      [request = std::move(request)](Store& store) -> ServiceResult<Page> {
+        auto listed = to_result(store.list(request));
+        if (!listed) return std::unexpected(std::move(listed.error()));
+        Page page{.jobs = std::move(listed->jobs), .next = std::nullopt, .looked_at = listed->looked_at};
+        if (listed->next) page.next = to_cursor(request, *listed->next);
+        return page;
+      });
 }
 
 void ServiceImpl::queues(const Principal& who, Done<std::vector<QueueOverview>> done) {
@@ -670,7 +817,7 @@ void ServiceImpl::queues(const Principal& who, Done<std::vector<QueueOverview>> 
     return done(std::unexpected(std::move(*problem)));
   }
   ask_store<std::vector<QueueOverview>>(
-      1, 0, std::move(done), [who](Store& store) -> ServiceResult<std::vector<QueueOverview>> {
+      looking_, who, 1, 0, std::move(done), [who](Store& store) -> ServiceResult<std::vector<QueueOverview>> {
         auto queues = to_result(store.queues());
         if (!queues) return std::unexpected(std::move(queues.error()));
         std::erase_if(*queues, [&](const Queue& queue) { return !who.may_use(queue.name); });
@@ -689,7 +836,7 @@ void ServiceImpl::set_queue(const Principal& who, std::string name, QueueSetting
     return done(std::unexpected(Problem::from(*error)));
   }
   ask_store<QueueOverview>(
-      1, 0, std::move(done),
+      looking_, who, 1, 0, std::move(done),
       [this, name = std::move(name), settings, make](Store& store) -> ServiceResult<QueueOverview> {
         if (auto set = make ? store.set_queue(name, settings) : store.change_queue(name, settings); !set)
           return std::unexpected(Problem::from(set.error()));
@@ -712,20 +859,21 @@ void ServiceImpl::change(const Principal& who, Operation operation, Selection jo
   if (!jobs.filter) {
     if (auto problem = check_size(jobs.ids.size(), "jobs")) return done(std::unexpected(std::move(*problem)));
     const std::size_t items = jobs.ids.size();
-    return ask_store<Changed<Status>>(items, 0, std::move(done),
+    return ask_store<Changed<Status>>(looking_, who, items, 0, std::move(done),
                                       [who, ids = std::move(jobs.ids), act](Store& store) {
                                         return change_by_id<Status>(store, who, ids, act);
                                       });
   }
-  if (auto problem = admit(1, 0)) return done(std::unexpected(std::move(*problem)));
+  if (auto problem = admit(who.account(), 1, 0)) return done(std::unexpected(std::move(*problem)));
   if (jobs.filter->state) states = {*jobs.filter->state};
   Bulk<Status>::start({.store = store_,
-                       .thread_pool = thread_pool_,
+                       .thread_pool = looking_,
+                       .account = who.account(),
                        .filter = std::move(*jobs.filter),
                        .states = std::move(states),
                        .dry_run = jobs.dry_run,
                        .act = act,
-                       .done = giving_back<Changed<Status>>(1, 0, std::move(done))});
+                       .done = giving_back<Changed<Status>>(who.account(), 1, 0, std::move(done))});
 }
 
 void ServiceImpl::cancel(const Principal& who, Selection jobs, std::string reason,
@@ -735,7 +883,7 @@ void ServiceImpl::cancel(const Principal& who, Selection jobs, std::string reaso
       who, Operation::cancel, std::move(jobs),
       {JobState::scheduled, JobState::available, JobState::running, JobState::held, JobState::dead},
       std::move(done),
-      [name = who.name, reason = std::move(reason)](Store& store, std::span<const JobId> ids, Uuid call) {
+      [name = who.label(), reason = std::move(reason)](Store& store, std::span<const JobId> ids, Uuid call) {
         return to_result(store.cancel(ids, name, reason, call));
       });
 }
@@ -744,7 +892,7 @@ void ServiceImpl::requeue(const Principal& who, Selection jobs, Done<Changed<Req
   // All that wait for a person. Whoever wants to run again what has succeeded says so.
   change<RequeueStatus>(who, Operation::requeue, std::move(jobs), {JobState::dead, JobState::held},
                         std::move(done),
-                        [this, name = who.name](Store& store, std::span<const JobId> ids, Uuid call) {
+                        [this, name = who.label()](Store& store, std::span<const JobId> ids, Uuid call) {
                           auto statuses = to_result(store.requeue(ids, name, call));
                           if (statuses) dispatcher_.wake_all();
                           return statuses;
@@ -759,7 +907,7 @@ void ServiceImpl::purge(const Principal& who, Selection jobs, Done<Changed<Purge
                                         .hint = "leave the state out of the filter, or say dead"}));
   }
   change<PurgeStatus>(who, Operation::purge, std::move(jobs), {JobState::dead}, std::move(done),
-                      [name = who.name](Store& store, std::span<const JobId> ids, Uuid call) {
+                      [name = who.label()](Store& store, std::span<const JobId> ids, Uuid call) {
                         return to_result(store.purge_dead(ids, name, call));
                       });
 }
@@ -808,16 +956,16 @@ void ServiceImpl::stale_writes(const Principal& who, std::size_t limit, std::str
     if (!from) return done(std::unexpected(std::move(from.error())));
     before = *from;
   }
-  ask_store<StalePage>(1, 0, std::move(done), [who, limit, before](Store& store) {
+  ask_store<StalePage>(looking_, who, 1, 0, std::move(done), [who, limit, before](Store& store) {
     return list_stale_writes(store, who, limit, before);
   });
 }
 
 ServiceResult<std::unique_ptr<Service::EventSubscription>> ServiceImpl::watch(
-    const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) {
+    const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next, Ended ended) {
   if (auto problem = check_access(who, Operation::watch_events)) return std::unexpected(std::move(*problem));
   if (stopping_) return std::unexpected(stopping());
-  return events_.watch(who, std::move(next));
+  return events_.watch(who, std::move(next), std::move(ended));
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ struct ServiceOptions {
       500};            ///< the longest wait between two looks at a queue that somebody waits for
   bool listen = true;  ///< wake on announcements, besides polling
   EventSink log{};     ///< required
+  /// `Authenticator::still_good`, for those who wait for jobs or watch. None: they stay as long as they like.
+  std::function<std::optional<Problem>(const Principal&)> still_good{};
   trace::Exporter* exporter = nullptr;          ///< of spans; it outlives the service. Null: there are none
   std::shared_ptr<metrics::Metrics> metrics{};  ///< where it counts; none: nobody looks
 };
@@ -44,6 +46,11 @@ struct ServiceOptions {
 /// `sequence` is what the last `grant` before the claim said. Called on a thread of the service, one call at
 /// a time for a consumer; must not block.
 using Deliver = std::function<bool(std::vector<ClaimedJob> jobs, std::int64_t sequence)>;
+
+/// Whoever waits or watches gets nothing more, and why: its key was revoked, or has expired. Called once, on
+/// a thread of the service, when everything before has been told; must not block, and as in `Deliver` nothing
+/// is destroyed from within.
+using Ended = std::function<void(const Problem& why)>;
 
 /// A stream or a long poll that waits for jobs of one queue. Destroyed, it gets nothing more: the destructor
 /// waits for a delivery under way (so it must not be called from within one; return false there instead).
@@ -114,8 +121,8 @@ class Service {
   /// `worker` is a name for people. Fair among the consumers of a queue, and never beyond credit.
   [[nodiscard]] virtual ServiceResult<std::unique_ptr<Consumer>> consume(const Principal& who,
                                                                          std::string queue,
-                                                                         std::string worker,
-                                                                         Deliver deliver) = 0;
+                                                                         std::string worker, Deliver deliver,
+                                                                         Ended ended = {}) = 0;
   virtual void heartbeat(const Principal& who, std::vector<Lease> leases,
                          std::optional<std::chrono::milliseconds> extend, Done<std::vector<Beat>> done) = 0;
   virtual void settle(const Principal& who, std::vector<Settlement> settlements,
@@ -166,7 +173,8 @@ class Service {
     virtual ~EventSubscription() = default;
   };
   [[nodiscard]] virtual ServiceResult<std::unique_ptr<EventSubscription>> watch(
-      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next) = 0;
+      const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next,
+      Ended ended = {}) = 0;
 
   // Its own state.
 

@@ -6,7 +6,7 @@ ThreadPool::ThreadPool(std::size_t threads) {
   for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
-void ThreadPool::post(Task task) {
+void ThreadPool::post(const std::string& account, Task task) {
   {
     std::unique_lock lock{mutex_};
     if (stopping_) {
@@ -14,7 +14,7 @@ void ThreadPool::post(Task task) {
       task(true);
       return;
     }
-    waiting_.push_back(std::move(task));
+    waiting_.push(account, std::move(task));
   }
   come_.notify_one();
 }
@@ -33,8 +33,7 @@ void ThreadPool::work() {
   for (;;) {
     come_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    Task task = std::move(waiting_.front());
-    waiting_.pop_front();
+    Task task = waiting_.pop();
     lock.unlock();
     task(false);
     task = nullptr;

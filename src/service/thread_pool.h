@@ -1,15 +1,17 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "service/fair_queue.h"
+
 namespace faultline::service {
 
-/// A few threads for calls that are not worth putting together. Thread-safe.
+/// A few threads for calls that are not worth putting together. Those who call take turns. Thread-safe.
 class ThreadPool {
  public:
   /// `refused`: it comes too late, and runs on the thread that posted it.
@@ -20,7 +22,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  void post(Task task);
+  /// `account` is `Principal::account` of who calls.
+  void post(const std::string& account, Task task);
   /// Runs what waits, then ends.
   void stop();
 
@@ -29,8 +32,8 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable come_;
-  std::deque<Task> waiting_;  // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
+  FairQueue<Task> waiting_;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
   std::vector<std::jthread> threads_;
 };
 

@@ -47,6 +47,15 @@ std::vector<std::pair<JobId, JobState>> states_of(const pg::Result& rows) {
   return found;
 }
 
+std::vector<std::pair<JobId, std::string>> queues_of(const pg::Result& rows) {
+  const int id = column_of(rows, "id");
+  const int queue = column_of(rows, "queue");
+  std::vector<std::pair<JobId, std::string>> found;
+  for (int row = 0; row < rows.rows(); ++row)
+    found.emplace_back(JobId{rows.get<Uuid>(row, id)}, rows.get<std::string>(row, queue));
+  return found;
+}
+
 /// Runs a statement on jobs in each of their buckets, and answers in the order of `ids` with what `read`
 /// finds in the rows.
 template <class T>
@@ -162,6 +171,11 @@ Expected<std::vector<std::optional<Job>>> find_jobs(Backend& backend, std::span<
 Expected<std::vector<std::optional<JobState>>> find_states(Backend& backend, std::span<const JobId> ids,
                                                            Deadline deadline) {
   return look_up<JobState>(backend, sql::kJobsStates, ids, deadline, &states_of);
+}
+
+Expected<std::vector<std::optional<std::string>>> find_queues_of(Backend& backend, std::span<const JobId> ids,
+                                                                 Deadline deadline) {
+  return look_up<std::string>(backend, sql::kJobsQueues, ids, deadline, &queues_of);
 }
 
 Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Deadline deadline) {

@@ -11,6 +11,9 @@ namespace faultline::store {
 [[nodiscard]] Expected<std::vector<std::optional<JobState>>> find_states(Backend& backend,
                                                                          std::span<const JobId> ids,
                                                                          Deadline deadline);
+[[nodiscard]] Expected<std::vector<std::optional<std::string>>> find_queues_of(Backend& backend,
+                                                                               std::span<const JobId> ids,
+                                                                               Deadline deadline);
 [[nodiscard]] Expected<std::optional<JobHistory>> find_history(Backend& backend, JobId id, Deadline deadline);
 [[nodiscard]] Expected<JobPage> list_jobs(Backend& backend, const ListRequest& request, Deadline deadline);
 [[nodiscard]] Expected<std::vector<StaleWrite>> list_stale_writes(Backend& backend, std::size_t limit,

@@ -111,6 +111,13 @@ pg::Params SettleBatch::params(std::int16_t bucket, Indices indices) const {
     params.add_array(pg::Type::int8, indices, delay);
   else
     params.add_null(pg::Type::int8_array);
+  const auto writer = [&](std::size_t i) -> const std::string& { return settlements_[i].written_by; };
+  if (std::ranges::any_of(indices, [&](std::size_t i) { return !writer(i).empty(); }))
+    params.add_array(pg::Type::text, indices, [&](std::size_t i) {
+      return writer(i).empty() ? std::nullopt : std::optional<std::string_view>{writer(i)};
+    });
+  else
+    params.add_null(pg::Type::text_array);
   return params;
 }
 

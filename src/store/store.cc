@@ -224,6 +224,10 @@ Expected<std::vector<std::optional<JobState>>> Store::states(std::span<const Job
       [&] { return store::find_states(*impl_->backend, ids, std::min(until, impl_->backend->deadline())); });
 }
 
+Expected<std::vector<std::optional<std::string>>> Store::queues_of(std::span<const JobId> ids) {
+  return look([&] { return store::find_queues_of(*impl_->backend, ids, impl_->backend->deadline()); });
+}
+
 Expected<std::optional<JobHistory>> Store::history(JobId id) {
   return look([&] { return store::find_history(*impl_->backend, id, impl_->backend->deadline()); });
 }

@@ -175,11 +175,11 @@ pb::Job message_of(Job&& job) {
 pb::Attempt message_of(Attempt&& attempt) {
   pb::Attempt to;
   to.set_token(attempt.token.value);
-  if (attempt.lease_id) to.set_lease_id(attempt.lease_id->to_string());
   to.set_attempt(attempt.attempt);
   to.set_outcome(std::move(attempt.outcome));
   to.set_state(std::move(attempt.state));
   if (attempt.worker) to.set_worker(std::move(*attempt.worker));
+  if (attempt.written_by) to.set_written_by(std::move(*attempt.written_by));
   if (attempt.started_at) set(*to.mutable_started_at(), *attempt.started_at);
   if (attempt.lease_expires_at) set(*to.mutable_lease_expires_at(), *attempt.lease_expires_at);
   set(*to.mutable_ended_at(), attempt.ended_at);
@@ -660,16 +660,15 @@ pb::Job to_proto(const JobSummary& job) {
 
 pb::StaleWrite to_proto(const StaleWrite& write) {
   pb::StaleWrite to;
+  to.set_id(write.id.to_string());
   set(*to.mutable_at(), write.at);
   to.set_job_id(write.job.to_string());
   to.set_verb(write.verb);
   to.set_reason(to_enum(write.reason));
   if (write.queue) to.set_queue(*write.queue);
   to.set_token(write.token.value);
-  to.set_lease_id(write.lease_id.to_string());
   to.set_worker(write.worker);
   if (write.current_token) to.set_current_token(write.current_token->value);
-  if (write.current_lease_id) to.set_current_lease_id(write.current_lease_id->to_string());
   if (write.current_worker) to.set_current_worker(*write.current_worker);
   if (write.current_state) to.set_current_state(*write.current_state);
   if (write.lease_expired_at) set(*to.mutable_lease_expired_at(), *write.lease_expired_at);

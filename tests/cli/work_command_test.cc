@@ -98,7 +98,8 @@ TEST_F(WorkCommandTest, a_program_gets_the_payload_and_who_it_works_for_and_give
   EXPECT_EQ(json.at("token"), 1);
   EXPECT_EQ(json.at("attempt"), 1);
   EXPECT_EQ(json.at("of"), "default/greet");
-  EXPECT_EQ(json.at("lease"), history(id).attempts.at(0).lease_id->to_string());
+  pg::Connection sql = database_.connect();
+  EXPECT_EQ(json.at("lease"), query_text(sql, "SELECT lease_id::text FROM faultline.ledger"));
   EXPECT_THAT(json.at("deadline").get<std::string>(), EndsWith("Z"));
   EXPECT_EQ(json.at("last"), "--json") << "an option of ours behind --exec is the program's";
 }

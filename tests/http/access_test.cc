@@ -148,21 +148,185 @@ TEST_F(HttpAccess, without_a_good_key_nothing_is_answered_that_needs_one) {
   }
 }
 
-TEST_F(HttpAccess, a_key_of_one_queue_does_not_reach_another) {
+/// A request about a queue, or about a job of it and its lease.
+struct About {
+  std::string queue;
+  Lease lease;
+
+  [[nodiscard]] std::string job() const { return lease.job.to_string(); }
+  [[nodiscard]] std::string lease_json() const {
+    return Json{{"job_id", job()},
+                {"token", lease.token.value},
+                {"lease_id", lease.lease_id.to_string()},
+                {"worker", lease.worker}}
+        .dump();
+  }
+};
+struct ForeignRow {
+  std::string_view method;
+  std::string_view pattern;
+  std::string target;
+  std::string body = {};
+};
+/// For every address a request about somebody else's queue. The test fails for one that is not here.
+std::vector<ForeignRow> requests_about(const About& about) {
+  const std::string job = "/v1/jobs/" + about.job();
+  const std::string ids = R"({"ids":[")" + about.job() + R"("]})";
+  const std::string lease = about.lease_json();
+  const std::string leases = R"({"leases":[)" + lease + "]}";
+  const std::string keys = R"({"keys":[{"lease":)" + lease + R"(,"key":"k"}]})";
+  return {
+      {"GET", "/health", "/health"},
+      {"GET", "/ready", "/ready"},
+      {"GET", "/metrics", "/metrics"},
+      {"GET", "/openapi.json", "/openapi.json"},
+      {"POST", "/v1/jobs", "/v1/jobs", R"({"kind":"k","queue":")" + about.queue + R"("})"},
+      {"GET", "/v1/jobs", "/v1/jobs?queue=" + about.queue},
+      {"GET", "/v1/jobs/{id}", job},
+      {"POST", "/v1/jobs/cancel", "/v1/jobs/cancel", ids},
+      {"POST", "/v1/jobs/requeue", "/v1/jobs/requeue", ids},
+      {"POST", "/v1/jobs/purge", "/v1/jobs/purge", ids},
+      {"POST", "/v1/jobs/{id}/cancel", job + "/cancel"},
+      {"POST", "/v1/jobs/{id}/requeue", job + "/requeue"},
+      {"POST", "/v1/jobs/{id}/purge", job + "/purge"},
+      {"GET", "/v1/queues", "/v1/queues"},
+      {"PATCH", "/v1/queues/{name}", "/v1/queues/" + about.queue, R"({"paused":true})"},
+      {"GET", "/v1/stale", "/v1/stale"},
+      {"GET", "/v1/events", "/v1/events?queue=" + about.queue},
+      {"POST", "/v1/claim", "/v1/claim", R"({"worker":"w","queue":")" + about.queue + R"("})"},
+      {"POST", "/v1/heartbeat", "/v1/heartbeat", leases},
+      {"POST", "/v1/settle", "/v1/settle",
+       R"({"results":[{"lease":)" + lease + R"(,"outcome":"succeeded","result":"forged"}]})"},
+      {"POST", "/v1/progress", "/v1/progress",
+       R"({"reports":[{"lease":)" + lease + R"(,"fraction":0.5,"note":"forged"}]})"},
+      {"POST", "/v1/check", "/v1/check", leases},
+      {"POST", "/v1/resolve", "/v1/resolve", leases},
+      {"POST", "/v1/effects/begin", "/v1/effects/begin", keys},
+      {"POST", "/v1/effects/record", "/v1/effects/record",
+       R"({"results":[{"lease":)" + lease + R"(,"key":"k","result":"forged"}]})"},
+      {"POST", "/v1/effects/forget", "/v1/effects/forget", keys},
+  };
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(HttpAccess, to_a_key_of_one_queue_another_queue_and_its_jobs_are_not_there_at_any_address) {
   make_queue("mine");
-  make_queue("other");
-  const std::string mine = "produce+work+read+admin@mine";
-  EXPECT_EQ(call("POST", "/v1/jobs", R"({"kind":"k","queue":"mine"})", mine).status, 201);
-  EXPECT_EQ(call("POST", "/v1/jobs", R"({"kind":"k","queue":"other"})", mine).status, 403);
-  const std::string other =
-      call("POST", "/v1/jobs", R"({"kind":"k","queue":"other"})", "produce").json()["job_id"];
-  EXPECT_EQ(call("POST", "/v1/claim", R"({"worker":"w","queue":"other"})", mine).status, 403);
-  EXPECT_EQ(call("GET", "/v1/jobs?queue=other", {}, mine).status, 403);
-  EXPECT_GE(call("GET", "/v1/jobs/" + other, {}, mine).status, 403);
-  EXPECT_EQ(call("PATCH", "/v1/queues/other", R"({"paused":true})", mine).status, 403);
-  EXPECT_EQ(call("GET", "/v1/events?queue=other", {}, mine).status, 403);
-  const Json queues = call("GET", "/v1/queues", {}, mine).json();
-  for (const Json& queue : queues["queues"]) EXPECT_EQ(queue["name"], "mine");
+  make_queue("theirs");
+  Store beside = store();
+  const auto add_theirs = [&] {
+    return must(beside.enqueue(NewJob{.queue = "theirs", .kind = "their-kind", .payload = "1"})).job;
+  };
+  const auto claim_theirs = [&] {
+    return must(beside.claim({.queue = "theirs", .worker = "their-worker"})).at(0).lease;
+  };
+  const auto claim_here = [&] {
+    const Reply reply = call("POST", "/v1/claim", R"({"queue":"theirs","worker":"their-worker"})", "work");
+    const Json lease = reply.json().at("jobs").at(0).at("lease");
+    return Lease{.job = {*Uuid::parse(lease.at("job_id").get<std::string>())},
+                 .token = {lease.at("token")},
+                 .lease_id = *Uuid::parse(lease.at("lease_id").get<std::string>()),
+                 .worker = "their-worker"};
+  };
+  const auto settle_theirs = [&](const Lease& lease, Outcome outcome) {
+    const Settlement settlement{.lease = lease, .outcome = std::move(outcome)};
+    static_cast<void>(must(beside.settle({&settlement, 1})));
+  };
+  pg::Connection sql = database_.connect();
+  const auto everything = [&] {
+    return query_text(
+        sql,
+        "SELECT concat_ws(E'\\n', (SELECT string_agg(j::text, E'\\n' ORDER BY j.id) FROM"
+        " faultline.jobs j WHERE j.queue <> ''),"
+        " (SELECT string_agg(l::text, E'\\n' ORDER BY l.job_id, l.token) FROM faultline.ledger l),"
+        " (SELECT count(*) FROM faultline.effects), (SELECT count(*) FROM"
+        " faultline.stale_writes), (SELECT bool_or(q.paused) FROM faultline.queues q))");
+  };
+
+  std::vector<std::pair<std::string, Lease>> scenes;
+  add_theirs();
+  scenes.emplace_back("its lease was given out by this server", claim_here());
+  add_theirs();
+  scenes.emplace_back("its lease was given out by another one", claim_theirs());
+  add_theirs();
+  scenes.emplace_back("it has ended", claim_theirs());
+  settle_theirs(scenes.back().second, Outcome::success("their result"));
+  // Evidence, too, is somebody's.
+  settle_theirs(scenes.back().second, Outcome::failure("late"));
+  const std::string before = everything();
+
+  for (const auto& [scene, lease] : scenes) {
+    const About theirs{.queue = "theirs", .lease = lease};
+    Lease made_up = lease;
+    made_up.job.value = Uuid::random();
+    made_up.job.value.bytes[14] = made_up.job.value.bytes[15] = 0;
+    made_up.lease_id = Uuid::random();
+    const About nothing{.queue = "nowhere", .lease = made_up};
+    const auto about_theirs = requests_about(theirs);
+    const auto about_nothing = requests_about(nothing);
+    std::set<std::string> tested;
+    for (std::size_t i = 0; i < about_theirs.size(); ++i) {
+      const ForeignRow& row = about_theirs[i];
+      SCOPED_TRACE(scene + ": " + std::string{row.method} + " " + row.target);
+      tested.insert(std::string{row.method} + " " + std::string{row.pattern});
+      const std::string mine = "produce+work+read+admin@mine";
+      const Reply there = call(row.method, row.target, row.body, mine);
+      const Reply nowhere = call(row.method, about_nothing[i].target, about_nothing[i].body, mine);
+      EXPECT_EQ(there.status, nowhere.status) << there.body;
+      EXPECT_EQ(replaced(replaced(there.body, theirs.job(), "JOB"), "theirs", "QUEUE"),
+                replaced(replaced(nowhere.body, nothing.job(), "JOB"), "nowhere", "QUEUE"));
+      EXPECT_EQ(there.body.find("their-"), std::string::npos) << there.body;
+      EXPECT_LT(there.status, 500) << there.body;
+    }
+    std::set<std::string> routed;
+    for (const http::Route& route : http::routes())
+      routed.insert(std::string{route.method} + " " + std::string{route.pattern});
+    EXPECT_EQ(routed, tested);
+  }
+
+  EXPECT_EQ(everything(), before);
+  EXPECT_NE(lines_.text().find("foreign_leases_refused"), std::string::npos);
+  // What is its own is there, and in company, too.
+  must(beside.enqueue(NewJob{.queue = "mine", .kind = "k", .payload = "1"}));
+  const About own{.queue = "mine", .lease = must(beside.claim({.queue = "mine", .worker = "w"})).at(0).lease};
+  const About theirs{.queue = "theirs", .lease = scenes.at(0).second};
+  const Reply both =
+      call("POST", "/v1/heartbeat", R"({"leases":[)" + theirs.lease_json() + "," + own.lease_json() + "]}",
+           "work@mine");
+  EXPECT_EQ(both.json().at("beats").at(0).at("status"), "lost") << both.body;
+  EXPECT_EQ(both.json().at("beats").at(1).at("status"), "renewed") << both.body;
+}
+
+TEST_F(HttpAccess, nothing_that_can_be_read_has_the_lease_id_of_anybody) {
+  Store beside = store();
+  const auto ids = must(beside.enqueue(std::vector<NewJob>(2, NewJob{.kind = "k", .payload = "1"})));
+  // Two jobs of one claim share their lease id: what one of them leaves behind is good for the other.
+  const auto jobs = must(beside.claim({.worker = "w", .limit = 2}));
+  ASSERT_EQ(jobs.size(), 2U);
+  const std::string secret = jobs.at(0).lease.lease_id.to_string();
+  ASSERT_EQ(secret, jobs.at(1).lease.lease_id.to_string());
+  const EffectKey effect{.lease = jobs.at(0).lease, .key = "step"};
+  static_cast<void>(must(beside.begin_effects({&effect, 1})));
+  const Settlement done{.lease = jobs.at(0).lease, .outcome = Outcome::success("r")};
+  static_cast<void>(must(beside.settle({&done, 1})));
+  for (const ClaimedJob& job : jobs) {
+    Lease late = job.lease;
+    late.token.value += 7;
+    const Settlement refused{.lease = late, .outcome = Outcome::failure("late")};
+    static_cast<void>(must(beside.settle({&refused, 1})));
+  }
+  for (const std::string& target :
+       {std::string{"/v1/jobs"}, "/v1/jobs/" + ids.at(0).job.to_string(),
+        "/v1/jobs/" + ids.at(1).job.to_string(), std::string{"/v1/stale"}, std::string{"/v1/queues"}}) {
+    const Reply reply = call("GET", target, {}, "read");
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.body.find(secret), std::string::npos) << target << ": " << reply.body;
+  }
+  EXPECT_EQ(lines_.text().find(secret), std::string::npos);
 }
 
 TEST_F(HttpAccess, an_unknown_caller_is_turned_away_before_its_body_is_read) {

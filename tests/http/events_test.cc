@@ -67,7 +67,8 @@ class Firehose : public service::Service {
   [[nodiscard]] const service::ServiceOptions& options() const override { return options_; }
   void enqueue(const Who&, std::vector<NewJob>, Done<std::vector<Submission>> done) override { refuse(done); }
   service::ServiceResult<std::unique_ptr<service::Consumer>> consume(const Who&, std::string, std::string,
-                                                                     service::Deliver) override {
+                                                                     service::Deliver,
+                                                                     service::Ended) override {
     return std::unexpected(service::Problem{});
   }
   void heartbeat(const Who&, std::vector<Lease>, std::optional<std::chrono::milliseconds>,
@@ -113,7 +114,8 @@ class Firehose : public service::Service {
   void stale_writes(const Who&, std::size_t, std::string, Done<StalePage> done) override { refuse(done); }
 
   service::ServiceResult<std::unique_ptr<EventSubscription>> watch(
-      const Who&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next) override {
+      const Who&, std::function<void(const std::shared_ptr<const service::LiveEvent>&)> next,
+      service::Ended) override {
     return std::make_unique<Spout>(std::move(next));
   }
 

@@ -662,6 +662,111 @@ TEST_F(RpcTest, a_key_that_is_bound_to_queues_is_good_for_no_other) {
   }
 }
 
+/// For every call a request about a queue, or about a job of it and its lease.
+std::map<std::string, std::string> requests_about(const std::string& queue, const Lease& lease) {
+  const pb::Lease held = wire::to_proto(lease);
+  const std::string job = lease.job.to_string();
+  pb::EnqueueRequest enqueue = enqueue_request();
+  enqueue.mutable_job()->set_queue(queue);
+  pb::EnqueueBatchRequest batch;
+  *batch.add_jobs() = enqueue.job();
+  pb::StreamJobsRequest stream;
+  stream.set_queue(queue);
+  stream.set_worker("w");
+  pb::HeartbeatRequest leases;  // the other requests with leases look the same
+  *leases.add_leases() = held;
+  pb::ReportResultRequest result;
+  *result.add_results()->mutable_lease() = held;
+  result.mutable_results(0)->mutable_outcome()->set_result("forged");
+  pb::ReportProgressRequest progress;
+  *progress.add_reports()->mutable_lease() = held;
+  pb::BeginEffectsRequest keys;
+  *keys.add_keys()->mutable_lease() = held;
+  keys.mutable_keys(0)->set_key("k");
+  pb::GetJobRequest get;
+  get.set_id(job);
+  pb::ListJobsRequest list;
+  list.set_queue(queue);
+  pb::CancelJobsRequest ids;
+  ids.add_ids(job);
+  pb::SetQueueRequest set;
+  set.set_name(queue);
+  set.set_paused(true);
+  return {
+      {"Enqueue", enqueue.SerializeAsString()},
+      {"EnqueueBatch", batch.SerializeAsString()},
+      {"StreamJobs", stream.SerializeAsString()},
+      {"Heartbeat", leases.SerializeAsString()},
+      {"ReportResult", result.SerializeAsString()},
+      {"ReportProgress", progress.SerializeAsString()},
+      {"CheckLeases", leases.SerializeAsString()},
+      {"ResolveResults", leases.SerializeAsString()},
+      {"BeginEffects", keys.SerializeAsString()},
+      {"RecordEffects", keys.SerializeAsString()},
+      {"ForgetEffects", keys.SerializeAsString()},
+      {"GetJob", get.SerializeAsString()},
+      {"ListJobs", list.SerializeAsString()},
+      {"ListQueues", ""},
+      {"ListStaleWrites", ""},
+      {"CancelJobs", ids.SerializeAsString()},
+      {"RequeueJobs", ids.SerializeAsString()},
+      {"PurgeJobs", ids.SerializeAsString()},
+      {"SetQueue", set.SerializeAsString()},
+  };
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(RpcTest, to_a_key_of_one_queue_another_queue_and_its_jobs_are_not_there_in_any_call) {
+  ask_for_keys();
+  serve();
+  must(store_.set_queue("other", {}));
+  enqueue({.kind = "their-kind"});
+  const Lease running = claim_one("their-worker").lease;
+  enqueue({.kind = "their-kind"});
+  const Lease ended = claim_one("their-worker").lease;
+  complete(ended);
+  EXPECT_EQ(settle(ended, Outcome::failure("late")).status, Verdict::Status::stale);
+  const auto everything = [&] {
+    return query_text(sql_,
+                      "SELECT concat_ws(E'\\n', (SELECT string_agg(j::text, E'\\n' ORDER BY j.id) FROM"
+                      " faultline.jobs j WHERE j.queue <> ''), (SELECT count(*) FROM faultline.ledger),"
+                      " (SELECT count(*) FROM faultline.effects), (SELECT count(*) FROM"
+                      " faultline.stale_writes), (SELECT bool_or(q.paused) FROM faultline.queues q))");
+  };
+  const std::string before = everything();
+  const auto connection = channel();
+  const auto* service =
+      google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("faultline.v1.Faultline");
+  ASSERT_NE(service, nullptr);
+  for (const Lease& lease : {running, ended}) {
+    Lease made_up = lease;
+    made_up.job = unknown_job();
+    made_up.lease_id = Uuid::random();
+    const auto theirs = requests_about("default", lease);
+    const auto nothing = requests_about("nowhere", made_up);
+    for (int i = 0; i < service->method_count(); ++i) {
+      const std::string& name = service->method(i)->name();
+      SCOPED_TRACE(name);
+      ASSERT_TRUE(theirs.contains(name)) << "what does " << name << " tell a key of another queue?";
+      const std::string path = "/faultline.v1.Faultline/" + name;
+      const Raw there = raw_call(connection, path, theirs.at(name), "bound");
+      const Raw nowhere = raw_call(connection, path, nothing.at(name), "bound");
+      EXPECT_EQ(there.status.error_code(), nowhere.status.error_code()) << there.status.error_message();
+      EXPECT_EQ(
+          replaced(replaced(there.status.error_message(), lease.job.to_string(), "JOB"), "default", "Q"),
+          replaced(replaced(nowhere.status.error_message(), made_up.job.to_string(), "JOB"), "nowhere", "Q"));
+      EXPECT_EQ(replaced(there.answer, lease.job.to_string(), made_up.job.to_string()), nowhere.answer);
+      EXPECT_EQ((there.answer + there.status.error_details()).find("their-"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(everything(), before);
+}
+
 TEST_F(RpcTest, only_a_bearer_is_a_key) {
   ask_for_keys();
   serve();
@@ -831,7 +936,7 @@ TEST_F(TlsTest, with_a_client_authority_a_certificate_is_needed_and_stands_for_a
   requeue.add_ids(id.to_string());
   pb::RequeueJobsResponse response;
   ASSERT_TRUE(own->RequeueJobs(&context, requeue, &response).ok());
-  EXPECT_EQ(history(id).attempts.back().worker, "billing");
+  EXPECT_EQ(history(id).attempts.back().worker, "billing (client certificate)");
 }
 
 TEST_F(TlsTest, files_that_do_not_serve_are_an_error_at_the_start) {

@@ -61,8 +61,12 @@ class CallContext : public grpc::ClientContext {
 /// One StreamJobs call, as a worker has it.
 class Stream {
  public:
-  explicit Stream(pb::Faultline::Stub& stub, std::string worker = "w", std::string queue = "default")
-      : stream_(stub.StreamJobs(&context_)), worker_(std::move(worker)), queue_(std::move(queue)) {}
+  explicit Stream(pb::Faultline::Stub& stub, std::string worker = "w", std::string queue = "default",
+                  const std::string& bearer = {})
+      : context_(bearer),
+        stream_(stub.StreamJobs(&context_)),
+        worker_(std::move(worker)),
+        queue_(std::move(queue)) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() {
@@ -131,7 +135,10 @@ class RpcTest : public StoreTest {
 
   std::unique_ptr<service::Service> make_service() {
     return service::Service::start(
-        {.database = database_.dsn(), .poll_max = ms{50}, .log = [](const Event&) {}});
+        {.database = database_.dsn(),
+         .poll_max = ms{50},
+         .log = [](const Event&) {},
+         .still_good = [this](const service::Principal& who) { return authenticator_->still_good(who); }});
   }
 
   rpc::RpcServer& serve(rpc::RpcServerOptions options = {}) {

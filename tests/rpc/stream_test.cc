@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "keys/keys.h"
 #include "rpc/fixture.h"
 
 namespace faultline::testing {
@@ -44,6 +45,47 @@ TEST_F(StreamTest, brings_every_job_once_with_everything_that_a_worker_needs) {
   std::ranges::sort(came);
   std::ranges::sort(expected);
   EXPECT_EQ(came, expected);
+}
+
+TEST_F(RpcTest, a_stream_ends_with_its_key_and_gets_no_job_after_that) {
+  const auto create = [&](std::optional<std::chrono::seconds> expires_in) {
+    return must(keys::create(
+        sql_, {.name = "worker", .scopes = {service::Scope::work}, .expires_in = expires_in}, soon()));
+  };
+  const keys::CreatedKey revoked = create(std::nullopt);
+  const keys::CreatedKey expired = create(std::chrono::seconds{60});
+  const keys::CreatedKey good = create(std::nullopt);
+  authenticator_ = keys::Keyring::start({.database = database_.dsn(), .refresh = ms{5}});
+  serve();
+  ASSERT_TRUE(testing::eventually([&] { return authenticator_->authenticate(good.secret).has_value(); }));
+
+  for (const keys::CreatedKey& key : {revoked, expired}) {
+    // One that waits for jobs, one that has been granted nothing, and one whose key stays good.
+    Stream waiting{stub(), "w", "default", key.secret};
+    Stream idle{stub(), "w", "default", key.secret};
+    Stream stays{stub(), "w", "default", good.secret};
+    enqueue();
+    waiting.grant(100);
+    ASSERT_EQ(waiting.read_jobs(1).size(), 1U);
+    idle.grant(0);
+    if (key.key.id == revoked.key.id)
+      must(keys::revoke(sql_, key.key.id, soon()));
+    else
+      advance(std::chrono::seconds{60});
+
+    for (Stream* const stream : {&waiting, &idle}) {
+      EXPECT_FALSE(stream->read().has_value());
+      const grpc::Status status = stream->finish();
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+      EXPECT_THAT(status.error_message(), HasSubstr("revoked"));
+    }
+    const JobId later = enqueue();
+    stays.grant(1);
+    const auto jobs = stays.read_jobs(1);
+    ASSERT_EQ(jobs.size(), 1U);
+    EXPECT_EQ(jobs.front().lease().job_id(), later.to_string());
+    EXPECT_EQ(jobs.front().attempt(), 1) << "nobody else has had it";
+  }
 }
 
 TEST_F(StreamTest, never_assigns_beyond_the_credit_that_was_granted) {

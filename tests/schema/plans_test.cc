@@ -144,8 +144,7 @@ pg::Connection planning_session(const TestDatabase& database) {
 /// The statements that are no calls of functions, and which look something up.
 const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_with_tables() {
   static const std::vector<std::pair<pg::Statement, std::set<std::string>>> all{
-      {sql::kLeasesFind, {"ledger"}},
-      {sql::kLeasesPeek, {"jobs"}},
+      {sql::kJobsQueues, {"jobs", "ledger"}},
       {sql::kJobGet, {"jobs", "ledger"}},
       {sql::kJobsStates, {"jobs", "ledger"}},
       {sql::kJobAttempts, {"ledger"}},
@@ -286,6 +285,7 @@ BEGIN
         -- What a worker says under a good lease, …
         PERFORM FROM faultline.heartbeat(job.id, job.token, job.lease_id);
         PERFORM FROM faultline.progress(job.id, job.token, job.lease_id, 0.5, 'half');
+        PERFORM FROM faultline.peek_lease(0::smallint, job.id, job.token, job.lease_id);
         PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'step');
         PERFORM FROM faultline.record_effect(job.id, job.token, job.lease_id, 'step', '1');
         PERFORM FROM faultline.begin_effect(job.id, job.token, job.lease_id, 'other');
@@ -295,6 +295,7 @@ BEGIN
         PERFORM faultline.decide_effect(job.id, 'unknown', true, 'seen', '1'),
                 faultline.decide_effect(job.id, 'unknown', true, 'seen', '1');
         -- … and after it.
+        PERFORM FROM faultline.find_leases(0::smallint, ARRAY[job.id], ARRAY[job.token], ARRAY[job.lease_id]);
         PERFORM FROM faultline.heartbeat(job.id, job.token, job.lease_id);
         PERFORM FROM faultline.forget_effect(job.id, job.token, job.lease_id, 'other');
         PERFORM FROM faultline.complete(job.id, job.token, job.lease_id, '1');
@@ -319,7 +320,7 @@ BEGIN
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM faultline.cancel(ids[7], 'no'), faultline.cancel(ids[8], 'no');
     PERFORM FROM faultline.settle_jobs(0::smallint, ids, '{1,1,1,1,1,7,1,1}', array_fill(lease, '{8}'), '{w}',
-        '{succeeded,failed,buried,snoozed,released,succeeded,succeeded,cancelled}', NULL, NULL, NULL);
+        '{succeeded,failed,buried,snoozed,released,succeeded,succeeded,cancelled}', NULL, NULL, NULL, array_fill('k'::text, '{8}'));
     -- Jobs that are too large to be settled in one go.
     heavy := ARRAY(SELECT faultline.new_id(0::smallint) FROM generate_series(1, 17) ORDER BY 1);
     PERFORM FROM faultline.enqueue_jobs(0::smallint, 'plans', heavy, array_fill('heavy'::text, '{17}'),
@@ -327,12 +328,12 @@ BEGIN
         array_fill(9::smallint, '{17}'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 17, '{9}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM FROM faultline.settle_jobs(0::smallint, heavy, array_fill(1::bigint, '{17}'), array_fill(lease, '{17}'), '{w}',
-        '{succeeded}', NULL, NULL, NULL);
+        '{succeeded}', NULL, NULL, NULL, NULL);
     -- Leases that run out while the settlement waits.
     PERFORM FROM faultline.claim_jobs(0::smallint, 'plans', 'w', lease, 8, '{0}', '{-infinity}', ARRAY[lease], false, true, 1);
     PERFORM set_config('plans.step', '1 hour', true);
     PERFORM FROM faultline.settle_jobs(0::smallint, ids, array_fill(2::bigint, '{8}'), array_fill(lease, '{8}'), '{w}',
-        '{succeeded}', NULL, NULL, NULL);
+        '{succeeded}', NULL, NULL, NULL, NULL);
     PERFORM set_config('plans.step', '0', true);
 
     -- What operators do, to jobs that wait, run, are dead and have ended; each call comes twice.

@@ -230,7 +230,7 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
          const Lease l = lease();
          return word_for(s.resolve({&l, 1}));
        },
-       all},
+       "owner worker"},
       {"cancel a waiting job",
        [&](Store& s) {
          const JobId id = enqueue();
@@ -330,6 +330,55 @@ TEST_F(RolesTest, the_sql_function_and_the_callers_own_transaction_serve_whoever
 
 // ---- What raw SQL could do beside the verbs
 
+TEST_F(RolesTest, nobody_but_the_owner_reads_a_lease_id) {
+  const Lease held = lease();
+  const EffectKey effect{.lease = held, .key = "k"};
+  must(store_.begin_effects({&effect, 1}));
+  Lease late = held;
+  late.token.value += 1;
+  EXPECT_EQ(settle(late, Outcome::success()).status, Verdict::Status::stale);
+  // Wherever a value of it stands: in a table, in a view, in what a function answers.
+  const auto rows = must(sql_.exec(
+      {"",
+       "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'faultline'::regnamespace"
+       "   AND c.relkind IN ('r', 'v') AND c.relname NOT IN ('api_keys', 'movable_clock') ORDER BY 1"},
+      {}, soon()));
+  const auto columns_of = [&](const std::string& role, const std::string& relation) {
+    return query_text(sql_,
+                      "SELECT coalesce(string_agg(quote_ident(a.attname), ', '), '') FROM pg_attribute a"
+                      " WHERE a.attrelid = 'faultline." +
+                          relation +
+                          "'::regclass AND a.attnum > 0 AND NOT a.attisdropped"
+                          "   AND has_column_privilege('" +
+                          Logins::login(role) + "', a.attrelid, a.attnum, 'SELECT')");
+  };
+  const std::string id = held.lease_id.to_string();
+  for (const std::string role : {"producer", "worker", "reader"}) {
+    auto connection = connect_as(role);
+    for (int row = 0; row < rows.rows(); ++row) {
+      const auto relation = rows.get<std::string>(row, 0);
+      const std::string columns = columns_of(role, relation);
+      ASSERT_FALSE(columns.empty()) << role << " reads nothing of " << relation;
+      const std::string shown =
+          query_text(connection, "SELECT coalesce(string_agg(r::text, E'\\n'), '') FROM (SELECT " + columns +
+                                     " FROM faultline." + relation + ") AS r");
+      EXPECT_EQ(shown.find(id), std::string::npos) << role << ": " << relation;
+    }
+  }
+  EXPECT_EQ(word_for(connect_as("reader").exec_script("SELECT lease_id FROM faultline.jobs", soon())),
+            "denied");
+  auto worker = connect_as("worker");
+  for (const std::string& verb : {"judge_writes(0::smallint, ARRAY['" + held.job.to_string() +
+                                      "'::uuid], '{1}', ARRAY[gen_random_uuid()], '{x}',"
+                                      " '{check}', NULL, NULL, NULL)",
+                                  "report_progress(0::smallint, ARRAY['" + held.job.to_string() +
+                                      "'::uuid], '{1}', ARRAY[gen_random_uuid()],"
+                                      " '{x}', '{0.5}', NULL)"}) {
+    EXPECT_EQ(query_text(worker, "SELECT v::text FROM faultline." + verb + " AS v").find(id),
+              std::string::npos);
+  }
+}
+
 TEST_F(RolesTest, no_role_may_write_to_a_table_or_lock_its_rows) {
   const Lease held = lease();
   complete(lease());
@@ -426,11 +475,13 @@ TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
                              "complete_or_abort",
                              "expire_leases",
                              "fail",
+                             "find_leases",
                              "fold_tallies",
                              "forget_effect",
                              "forget_effects",
                              "heartbeat",
                              "judge_writes",
+                             "peek_lease",
                              "progress",
                              "prune_dead",
                              "prune_jobs",
@@ -708,7 +759,8 @@ TEST_F(HostileCallerTest, a_worker_cannot_write_what_makes_no_sense) {
                              {{"in_outcomes", "'{succeeded}'"},
                               {"in_results", "NULL"},
                               {"in_errors", "NULL"},
-                              {"in_delays_ms", "NULL"}});
+                              {"in_delays_ms", "NULL"},
+                              {"in_writers", "NULL"}});
   const std::vector<Call> of_leases{
       settle,
       fenced(
@@ -740,6 +792,8 @@ TEST_F(HostileCallerTest, a_worker_cannot_write_what_makes_no_sense) {
     calls.push_back(settle.with("in_outcomes", outcomes));
   for (const std::string delays : {"'{-1}'", "'{9223372036854775807}'", "'{1,1}'"})
     calls.push_back(settle.with("in_outcomes", "'{snoozed}'").with("in_delays_ms", delays));
+  for (const std::string writers : {"'{a,b}'", "ARRAY[repeat('x', 300)]"})
+    calls.push_back(settle.with("in_writers", writers));
   calls.push_back(settle.with("in_results", "'{x,x}'"));
   calls.push_back(settle.with("in_errors", "'{x,x}'"));
   calls.push_back(settle.with("in_workers", "NULL"));

@@ -1,5 +1,7 @@
 // `faultline serve` as people start and stop it.
 
+#include <future>
+
 #include "faultline/store.h"
 #include "serve_process.h"
 
@@ -10,6 +12,16 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+/// The value of a metric without labels.
+std::string metric_of(std::uint16_t port, const std::string& name,
+                      const std::map<std::string, std::string>& headers) {
+  const std::string text = "\n" + http(port, {.target = "/metrics", .headers = headers}).body;
+  const std::size_t at = text.find("\n" + name + " ");
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + name.size() + 2;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
 
 const nlohmann::json kJob = {{"kind", "greet"}, {"payload", {{"name", "world"}}}};
 
@@ -143,6 +155,38 @@ TEST(ServeTest, keys_are_asked_for_honoured_and_revoked_while_it_runs) {
   const ProcessResult result = server.terminate();
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err + result.out, Not(HasSubstr(secret)));
+}
+
+TEST(ServeTest, who_watches_or_waits_for_jobs_is_told_that_the_key_was_revoked_and_gets_nothing_more) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn(), {"--auth", "keys"}};
+  server.wait_until_ready();
+  const ProcessResult made = run_faultline({"keys", "create", "--name", "w", "--scope", "work", "--scope",
+                                            "read", "--json", "--database", database.dsn()});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const auto key = one_object(made.out);
+  const std::map<std::string, std::string> bearer{
+      {"Authorization", "Bearer " + key.at("key").get<std::string>()}};
+  ASSERT_TRUE(eventually(
+      [&] { return http(server.http_port(), {.target = "/v1/queues", .headers = bearer}).status == 200; }));
+  auto watching = std::async(std::launch::async, [&] {
+    return http(server.http_port(), {.target = "/v1/events", .headers = bearer});
+  });
+  auto claiming = std::async(std::launch::async, [&] {
+    return http_post(server.http_port(), "/v1/claim",
+                     {{"queue", "default"}, {"worker", "w"}, {"wait_ms", 30'000}}, bearer);
+  });
+  const auto consumers = [&] { return metric_of(server.http_port(), "faultline_server_consumers", bearer); };
+  ASSERT_TRUE(eventually([&] { return consumers() == "1"; }));
+
+  ASSERT_EQ(run_faultline({"keys", "revoke", key.at("id").get<std::string>(), "--database", database.dsn()})
+                .exit_code,
+            0);
+
+  ASSERT_EQ(watching.wait_until(soon()), std::future_status::ready);
+  EXPECT_THAT(watching.get().body, HasSubstr("event: ended\ndata: {\"code\":\"unauthenticated\""));
+  EXPECT_EQ(claiming.get().status, 401);
+  EXPECT_EQ(server.terminate().exit_code, 0);
 }
 
 TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {

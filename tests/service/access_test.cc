@@ -57,8 +57,10 @@ TEST(AccessTest, a_bound_key_is_good_for_its_queues_only) {
   service::Principal who = service::Principal::anybody();
   who.queues = {"a", "b"};
   for (const Cell& cell : kOperations) {
-    EXPECT_FALSE(service::check_access(who, cell.operation, "a"));
-    EXPECT_FALSE(service::check_access(who, cell.operation));
+    // Metrics are about all queues together.
+    EXPECT_EQ(service::check_access(who, cell.operation, "a").has_value(),
+              cell.operation == Operation::metrics);
+    EXPECT_EQ(service::check_access(who, cell.operation).has_value(), cell.operation == Operation::metrics);
     const auto problem = service::check_access(who, cell.operation, "c");
     ASSERT_TRUE(problem);
     EXPECT_EQ(problem->code, service::Code::forbidden);
@@ -230,6 +232,31 @@ TEST_F(ServiceAccessTest, to_a_bound_key_jobs_of_other_queues_are_not_there) {
   EXPECT_EQ(cancelled.items.at(0), std::pair(theirs, CancelStatus::not_found));
   EXPECT_EQ(cancelled.items.at(1), std::pair(mine, CancelStatus::cancelled));
   EXPECT_EQ(state(theirs), JobState::available);
+}
+
+TEST_F(ServiceAccessTest, the_ledger_names_the_key_that_ended_an_attempt_and_who_acted) {
+  Principal billing = Principal::anybody();
+  billing.name = "billing";
+  billing.id = "flk_0123456789ab";
+  const auto settle_as = [&](const Principal& who, const Lease& lease, Outcome outcome) {
+    return must(answer_of<std::vector<Verdict>>([&](auto done) {
+             service_->settle(who, {{.lease = lease, .outcome = outcome}}, std::move(done));
+           }))
+        .at(0);
+  };
+  const JobId id = enqueue_one({.backoff_base = ms{0}});
+  EXPECT_TRUE(settle_as(billing, claim_one().lease, Outcome::failure("no")).committed());
+  EXPECT_TRUE(settle_as(who_, claim_one().lease, Outcome::bury("no")).committed());
+  EXPECT_EQ(must(requeue(billing, {.ids = {id}})).changed, 1U);
+  EXPECT_TRUE(settle_as(billing, claim_one().lease, Outcome::success("r")).committed());
+
+  const auto attempts = must(history(id)).attempts;
+
+  ASSERT_EQ(attempts.size(), 4U);
+  EXPECT_EQ(attempts[0].written_by, "billing (flk_0123456789ab)");
+  EXPECT_EQ(attempts[1].written_by, std::nullopt) << "nobody was asked for a key";
+  EXPECT_EQ(attempts[2].worker, "billing (flk_0123456789ab)");
+  EXPECT_EQ(attempts[3].written_by, "billing (flk_0123456789ab)");
 }
 
 TEST_F(ServiceAccessTest, a_bound_key_must_name_one_of_its_queues) {

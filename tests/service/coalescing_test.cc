@@ -11,6 +11,7 @@
 
 #include "service/coalescer.h"
 #include "service/fixture.h"
+#include "service/shares.h"
 
 namespace faultline::testing {
 namespace {
@@ -308,6 +309,107 @@ TEST_F(CoalescingTest, what_is_over_the_limit_is_refused_at_once_and_room_comes_
   EXPECT_EQ(service_->counters().waiting, 0);
   EXPECT_TRUE(enqueue({NewJob{.kind = "later"}}));
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'refused'"), 0);
+}
+
+TEST_F(CoalescingTest, a_key_that_floods_the_server_leaves_the_others_their_room_and_their_turn) {
+  begin();
+  const auto key = [](std::string name) {
+    Principal who = Principal::anybody();
+    who.name = std::move(name);
+    who.id = "flk_" + who.name;
+    return who;
+  };
+  const Principal hog = key("hog");
+  const Principal other = key("other");
+  enqueue_one();
+  const Lease held = claim_one().lease;
+  block_writes();
+  // As many leases as it likes, of jobs that there are not.
+  std::atomic<int> refused{0};
+  std::atomic<int> done{0};
+  const auto made_up = [] {
+    std::vector<Lease> leases(500, Lease{.job = {}, .token = {1}, .lease_id = Uuid::random(), .worker = "x"});
+    for (Lease& lease : leases) {
+      lease.job.value = Uuid::random();
+      lease.job.value.bytes[14] = lease.job.value.bytes[15] = 0;
+    }
+    return leases;
+  };
+  std::vector<Pending<std::vector<Beat>>> calls(28);
+  for (auto& call : calls) {
+    service_->heartbeat(hog, made_up(), std::nullopt,
+                        [&, answer = call.done()](service::ServiceResult<std::vector<Beat>> beats) mutable {
+                          if (!beats && beats.error().code == Code::overloaded) ++refused;
+                          ++done;
+                          answer(std::move(beats));
+                        });
+  }
+  ASSERT_TRUE(somebody_waits());
+  const int taken = 28 - refused;
+  EXPECT_GT(refused.load(), 0);
+  EXPECT_GT(taken, 5);
+
+  // Somebody else's heartbeat, settlement and look are taken, and come before what waits longer.
+  Pending<std::vector<Beat>> beat;
+  int before = -1;
+  service_->heartbeat(other, {held}, std::nullopt,
+                      [&, answer = beat.done()](service::ServiceResult<std::vector<Beat>> beats) mutable {
+                        before = done - refused;
+                        answer(std::move(beats));
+                      });
+  Pending<JobHistory> look;
+  service_->job(other, held.job, look.done());
+  EXPECT_TRUE(look.get());
+  Pending<std::vector<Submission>> added;
+  service_->enqueue(other, {NewJob{.kind = "x"}}, added.done());
+  let_go();
+
+  EXPECT_EQ(must(beat.get()).at(0).status, Beat::Status::renewed);
+  EXPECT_TRUE(added.get());
+  for (auto& call : calls) static_cast<void>(call.get());
+  EXPECT_LT(before, 4) << "of " << taken << " calls that were there before";
+  EXPECT_EQ(service_->counters().waiting, 0U);
+}
+
+TEST_F(CoalescingTest, heartbeats_and_settlements_have_room_where_others_have_none) {
+  service::ServiceOptions narrow = options();
+  narrow.waiting_max = 8;
+  begin(narrow);
+  enqueue_one();
+  const Lease held = claim_one().lease;
+  block_writes();
+  std::vector<Pending<std::vector<Submission>>> taken(8);
+  for (auto& call : taken) service_->enqueue(who_, {NewJob{.kind = "taken"}}, call.done());
+  EXPECT_EQ(enqueue({NewJob{.kind = "refused"}}).error().code, Code::overloaded);
+
+  Pending<std::vector<Beat>> beat;
+  service_->heartbeat(who_, {held}, std::nullopt, beat.done());
+  let_go();
+
+  EXPECT_EQ(must(beat.get()).at(0).status, Beat::Status::renewed);
+  for (auto& call : taken) EXPECT_TRUE(call.get());
+}
+
+TEST(SharesTest, whoever_comes_finds_room_and_who_is_not_known_is_not_held_back) {
+  service::Shares shares{100};
+  const auto take_all = [&](const std::string& account) {
+    std::size_t taken = 0;
+    while (shares.has_room(account, 1)) {
+      shares.take(account, 1);
+      ++taken;
+    }
+    return taken;
+  };
+  EXPECT_EQ(take_all("a"), 50U);
+  EXPECT_EQ(take_all("b"), 25U);
+  EXPECT_TRUE(shares.has_room("c", 12));
+  EXPECT_FALSE(shares.has_room("c", 26));
+  shares.give_back("a", 50);
+  EXPECT_EQ(shares.taken(), 25U);
+  EXPECT_EQ(take_all(""), 75U);
+  EXPECT_FALSE(shares.has_room("c", 1));
+  EXPECT_FALSE(shares.has_room("", 1));
+  EXPECT_TRUE(shares.has_room("c", 1, /*extra=*/2));
 }
 
 TEST_F(CoalescingTest, what_waits_is_answered_before_it_stops) {

@@ -84,8 +84,8 @@ TEST_F(FenceTest, a_worker_that_claims_a_job_twice_is_two_holders_and_the_first_
   EXPECT_EQ(job(id).result, "second life");
   const JobHistory whole = history(id);
   ASSERT_EQ(whole.stale_writes.size(), 2U);
-  EXPECT_EQ(whole.stale_writes[1].lease_id, first.lease_id);
-  EXPECT_EQ(whole.stale_writes[1].current_lease_id, second.lease_id);
+  EXPECT_EQ(whole.stale_writes[1].token, first.token);
+  EXPECT_EQ(whole.stale_writes[1].current_token, second.token);
 }
 
 TEST_F(FenceTest, a_token_that_a_failover_gave_out_twice_is_told_apart_by_the_lease_id) {

@@ -54,7 +54,7 @@ TEST_F(LifecycleTest, a_job_is_claimed_with_token_one_and_leaves_for_the_ledger_
   EXPECT_EQ(whole.job.traceparent, traceparent);
   ASSERT_EQ(whole.attempts.size(), 1U);
   EXPECT_EQ(whole.attempts[0].outcome, "succeeded");
-  EXPECT_EQ(whole.attempts[0].lease_id, claimed.lease.lease_id);
+  EXPECT_EQ(whole.attempts[0].token, claimed.lease.token);
   EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE queue <> ''"), 0);
 }
 
@@ -136,7 +136,7 @@ TEST_F(LifecycleTest, a_settlement_of_large_jobs_takes_little_memory_and_is_one_
       array_of(
           [&](const Lease& lease) { return std::to_string((&lease - leases.data()) % 4 == 0 ? 9 : 1); }) +
       ", " + array_of([](const Lease& lease) { return lease.lease_id.to_string(); }) +
-      ", '{A}', '{succeeded}', NULL, NULL, NULL) AS s GROUP BY 1) AS s";
+      ", '{A}', '{succeeded}', NULL, NULL, NULL, NULL) AS s GROUP BY 1) AS s";
 
   EXPECT_EQ(query_text(session, settle), "committed48 stale16");
 

@@ -297,14 +297,14 @@ TEST_P(ListingTest, a_history_tells_the_whole_story_in_order) {
   ASSERT_EQ(whole.attempts.size(), 3U);
   EXPECT_EQ(whole.attempts[0].outcome, "failed");
   EXPECT_EQ(whole.attempts[0].error, "broken pipe");
-  EXPECT_EQ(whole.attempts[0].lease_id, first.lease.lease_id);
+  EXPECT_EQ(whole.attempts[0].token, first.lease.token);
   EXPECT_EQ(whole.attempts[1].outcome, "expired");
   EXPECT_EQ(whole.attempts[1].ended_at - whole.attempts[1].started_at.value(), ms{5'000});
   EXPECT_EQ(whole.attempts[2].outcome, "succeeded");
   EXPECT_EQ(whole.attempts[2].token, FenceToken{3});
   ASSERT_EQ(whole.stale_writes.size(), 1U);
   EXPECT_EQ(whole.stale_writes[0].reason, StaleReason::lease_expired);
-  EXPECT_EQ(whole.stale_writes[0].lease_id, second.lease.lease_id);
+  EXPECT_EQ(whole.stale_writes[0].token, second.lease.token);
   ASSERT_EQ(whole.effects.size(), 1U);
   EXPECT_EQ(whole.effects[0].key, "charge");
   EXPECT_EQ(whole.effects[0].result, "receipt");

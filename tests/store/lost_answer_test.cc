@@ -60,7 +60,7 @@ TEST_F(LostAnswerTest, a_settlement_whose_answer_or_request_is_lost_is_committed
       const JobHistory whole = history(id);
       ASSERT_EQ(whole.attempts.size(), 1U);
       EXPECT_EQ(whole.attempts[0].outcome, to_string(outcome.kind));
-      EXPECT_EQ(whole.attempts[0].lease_id, lease.lease_id);
+      EXPECT_EQ(whole.attempts[0].token, lease.token);
       EXPECT_TRUE(whole.stale_writes.empty());
       cancel(id);
     }

@@ -340,7 +340,8 @@ class Case {
                        const std::vector<ClaimedJob>& claimed = {}) {
     expect_equal("the number of verdicts", verdicts.size(), settlements.size());
     for (std::size_t i = 0; i < settlements.size(); ++i) {
-      const auto& [lease, outcome] = settlements[i];
+      const Lease& lease = settlements[i].lease;
+      const Outcome& outcome = settlements[i].outcome;
       note(std::string{to_string(outcome.kind)} + " for " + lease.job.to_string() + " token " +
            std::to_string(lease.token.value) + (verdicts[i].committed() ? ": committed" : ": refused"));
       // What is true when the write is judged; ending a cancelled job comes after.

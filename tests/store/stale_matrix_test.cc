@@ -151,10 +151,8 @@ class StaleTest : public StoreTest {
     EXPECT_EQ(write.reason, reason);
     EXPECT_EQ(write.at, must(store_.now()));
     EXPECT_EQ(write.token, scene.stale.token);
-    EXPECT_EQ(write.lease_id, scene.stale.lease_id);
     EXPECT_EQ(write.worker, scene.stale.worker);
     EXPECT_EQ(write.current_token, scene.token);
-    EXPECT_EQ(write.current_lease_id, scene.lease_id);
     EXPECT_EQ(write.current_worker, scene.worker);
     // The evidence keeps the stored state: what is scheduled is stored as available.
     EXPECT_EQ(write.current_state,
@@ -331,7 +329,7 @@ TEST_F(CancelRequestedTest, a_settlement_is_refused_with_evidence_and_the_job_en
     EXPECT_EQ(whole.job.last_error, "not wanted");
     ASSERT_EQ(whole.attempts.size(), 1U);
     EXPECT_EQ(whole.attempts[0].outcome, "cancelled");
-    EXPECT_EQ(whole.attempts[0].lease_id, scene.stale.lease_id);
+    EXPECT_EQ(whole.attempts[0].token, scene.stale.token);
     EXPECT_EQ(counts(queue()).cancelled, 1);
     EXPECT_EQ(counts(queue()).running, 0);
   }

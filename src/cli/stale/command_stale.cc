@@ -66,14 +66,14 @@ class Shown {
   [[nodiscard]] bool is_new(const StaleWrite& write) {
     if (write.at < newest_ - kLateMax) return false;
     newest_ = std::max(newest_, write.at);
-    return keys_.emplace(write.at, write.job, write.token, write.lease_id, write.verb).second;
+    return keys_.emplace(write.at, write.id).second;
   }
   void forget_old() {
-    while (!keys_.empty() && std::get<0>(*keys_.begin()) < newest_ - kLateMax) keys_.erase(keys_.begin());
+    while (!keys_.empty() && keys_.begin()->first < newest_ - kLateMax) keys_.erase(keys_.begin());
   }
 
  private:
-  std::set<std::tuple<DatabaseTime, JobId, FenceToken, Uuid, std::string>> keys_;
+  std::set<std::pair<DatabaseTime, Uuid>> keys_;
   DatabaseTime newest_{};
 };
 

@@ -144,12 +144,9 @@ pg::Connection planning_session(const TestDatabase& database) {
 /// The statements that are no calls of functions, and which look something up.
 const std::vector<std::pair<pg::Statement, std::set<std::string>>>& statements_with_tables() {
   static const std::vector<std::pair<pg::Statement, std::set<std::string>>> all{
-      {sql::kJobsQueues, {"jobs", "ledger"}},
-      {sql::kJobGet, {"jobs", "ledger"}},
-      {sql::kJobsStates, {"jobs", "ledger"}},
-      {sql::kJobAttempts, {"ledger"}},
-      {sql::kJobEffects, {"effects"}},
-      {sql::kJobEffectDecisions, {"effect_decisions"}},
+      {sql::kJobsQueues, {"jobs", "ledger"}},   {sql::kJobGet, {"jobs", "ledger"}},
+      {sql::kJobsStates, {"jobs", "ledger"}},   {sql::kJobAttempts, {"ledger"}},
+      {sql::kJobEffects, {"effects"}},          {sql::kJobEffectDecisions, {"effect_decisions"}},
       {sql::kJobStaleWrites, {"stale_writes"}},
   };
   return all;

@@ -34,7 +34,8 @@ TEST(DatabaseOptionTest, an_unreachable_database_has_a_code_for_machines) {
 TEST(DatabaseOptionTest, a_password_does_not_stay_in_the_list_of_processes) {
   const TestDatabase database;
   const std::string dsn = database.dsn();
-  const std::string secret = dsn + (dsn.contains("://") ? (dsn.contains('?') ? "&" : "?") : " ") + "password=hunter2";
+  const std::string secret =
+      dsn + (dsn.contains("://") ? (dsn.contains('?') ? "&" : "?") : " ") + "password=hunter2";
   for (const auto& words : {std::vector<std::string>{"--database", secret}, {"--database=" + secret}}) {
     std::vector<std::string> arguments{"top", "--json", "--interval", "100ms"};
     arguments.insert(arguments.end(), words.begin(), words.end());

@@ -120,8 +120,8 @@ TEST_F(WorkCommandTest, a_program_gets_the_environment_without_the_keys_and_pass
 
 TEST_F(WorkCommandTest, a_variable_of_the_workers_own_is_handed_on_by_name) {
   const JobId id = enqueue();
-  ProcessOptions options =
-      worker({"--until-empty", "--pass-env", "PGPASSWORD"}, "cat >/dev/null; echo \"$PGPASSWORD/$FAULTLINE_API_KEY\"");
+  ProcessOptions options = worker({"--until-empty", "--pass-env", "PGPASSWORD"},
+                                  "cat >/dev/null; echo \"$PGPASSWORD/$FAULTLINE_API_KEY\"");
   options.environment.emplace_back("PGPASSWORD", "handed on");
   options.environment.emplace_back("FAULTLINE_API_KEY", "not this");
   ASSERT_EQ(run_process(options).exit_code, 0);
@@ -130,14 +130,18 @@ TEST_F(WorkCommandTest, a_variable_of_the_workers_own_is_handed_on_by_name) {
 }
 
 TEST_F(WorkCommandTest, what_a_program_leaves_in_sessions_of_its_own_ends_with_it_and_nobody_elses_does) {
-  const std::string leaves = "setsid sh -c 'echo $$ >" + file("daemon") + "; exec sleep 600' </dev/null >/dev/null 2>&1 & "
-                             "(setsid setsid sh -c 'echo $$ >" + file("deep") + "; sleep 600' </dev/null >/dev/null 2>&1 &); "
-                             "while [ ! -s " + file("daemon") + " ] || [ ! -s " + file("deep") + " ]; do sleep 0.02; done";
+  const std::string leaves = "setsid sh -c 'echo $$ >" + file("daemon") +
+                             "; exec sleep 600' </dev/null >/dev/null 2>&1 & "
+                             "(setsid setsid sh -c 'echo $$ >" +
+                             file("deep") +
+                             "; sleep 600' </dev/null >/dev/null 2>&1 &); "
+                             "while [ ! -s " +
+                             file("daemon") + " ] || [ ! -s " + file("deep") + " ]; do sleep 0.02; done";
   const JobId first = enqueue({.payload = R"("leaves")"});
   const JobId second = enqueue({.payload = R"("stays")"});
-  ChildProcess running{worker({"--concurrency", "2"},
-                              "if [ \"$(cat)\" = '\"leaves\"' ]; then " + leaves + "; else setsid sh -c 'echo $$ >" +
-                                  file("others") + "; exec sleep 600' & wait; fi")};
+  ChildProcess running{worker({"--concurrency", "2"}, "if [ \"$(cat)\" = '\"leaves\"' ]; then " + leaves +
+                                                          "; else setsid sh -c 'echo $$ >" + file("others") +
+                                                          "; exec sleep 600' & wait; fi")};
   ASSERT_TRUE(appears(file("others")));
   ASSERT_TRUE(eventually([&] { return job(first).state == JobState::succeeded; })) << running.err();
 

@@ -64,9 +64,9 @@ FileDescriptor input_file(std::string_view input) {
 
 /// What this process has for itself: its way into the database or the server, with the passwords and keys.
 bool is_our_own(std::string_view name) {
-  constexpr std::array kOurs{"DATABASE_URL",  "PGPASSWORD",  "PGPASSFILE",
-                             "PGSERVICEFILE", "PGSERVICE",   "PGSSLKEY",
-                             "PGSSLPASSWORD", "PGSSLCERT",   "OTEL_EXPORTER_OTLP_HEADERS"};
+  constexpr std::array kOurs{"DATABASE_URL",  "PGPASSWORD", "PGPASSFILE",
+                             "PGSERVICEFILE", "PGSERVICE",  "PGSSLKEY",
+                             "PGSSLPASSWORD", "PGSSLCERT",  "OTEL_EXPORTER_OTLP_HEADERS"};
   return name.starts_with("FAULTLINE_") || std::ranges::find(kOurs, name) != kOurs.end();
 }
 
@@ -396,14 +396,9 @@ std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call, cons
   if (guard < 0) throw_errno("fork");
   if (guard == 0) guard_program(prepared, orphan_killer);
   for (Pipe* pipe : {&out, &err, &problem, &status}) pipe->write_end.reset();
-  RunningProgram running{guard,
-                         told_to_stop,
-                         std::move(out.read_end),
-                         std::move(err.read_end),
-                         std::move(status.read_end),
-                         watch,
-                         orphan_killer,
-                         call.output_max};
+  RunningProgram running{
+      guard, told_to_stop,  std::move(out.read_end), std::move(err.read_end), std::move(status.read_end),
+      watch, orphan_killer, call.output_max};
   int error = 0;
   while (::read(problem.read_end.get(), &error, sizeof error) < 0 && errno == EINTR) {
   }

@@ -1,6 +1,7 @@
 // `faultline work`: a program per job.
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -116,6 +117,33 @@ TEST_F(WorkCommandTest, a_program_gets_the_environment_without_the_keys_and_pass
   EXPECT_THAT(environment, AllOf(HasSubstr("MAIL_RELAY=mail.example"), HasSubstr("FAULTLINE_JOB_ID="),
                                  ::testing::Not(HasSubstr("secret of the worker")),
                                  ::testing::Not(HasSubstr("DATABASE_URL"))));
+}
+
+TEST_F(WorkCommandTest, a_program_cannot_read_them_in_proc_either) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "needs root, to run the worker as another user, whom the kernel can refuse";
+  ServeProcess server{database_.dsn()};
+  server.wait_until_ready();
+  const JobId id = enqueue();
+  ProcessOptions options =
+      faultline_program({"work", "default", "--server", server.url(), "--exec", "sh", "-c",
+                         "cat >/dev/null; worker=$(sed -n 's/^PPid:.//p' /proc/$PPID/status); cat "
+                         "/proc/$PPID/environ /proc/$worker/environ "
+                         "| tr '\\0' ' '; echo looked at $worker"});
+  // What is built in a home that is closed to others, no other user can run.
+  std::filesystem::copy_file(options.argv[0], file("faultline"));
+  options.argv[0] = file("faultline");
+  options.user = "nobody";
+  options.environment.emplace_back("FAULTLINE_API_KEY", "secret of the worker");
+  ChildProcess process{options};
+
+  ASSERT_TRUE(eventually([&] {
+    return job(id).state != JobState::available && job(id).state != JobState::running;
+  })) << process.err();
+  EXPECT_THAT(job(id).result.value_or(""), AllOf(HasSubstr("looked at " + std::to_string(process.pid())),
+                                                 ::testing::Not(HasSubstr("secret"))));
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait().exit_code, 0) << process.err();
 }
 
 TEST_F(WorkCommandTest, a_variable_of_the_workers_own_is_handed_on_by_name) {

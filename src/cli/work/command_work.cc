@@ -1,3 +1,5 @@
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <iostream>
 #include <thread>
@@ -159,6 +161,9 @@ Expected<CommandResult> work(Context& context, const WorkRequest& request) {
     if (!url) return std::unexpected(std::move(url.error()));
     database = std::move(*url);
   }
+  // What the programs do not get they shall not read either: in /proc, of a process of the same user. (There
+  // is no core dump of it then, which would have the same in it.)
+  ::prctl(PR_SET_DUMPABLE, 0);
   const OrphanKiller orphan_killer;
   ExecHandler handler{std::move(*options), orphan_killer};
   Worker worker = request.server.empty() ? Worker{worker_options(request, database)}

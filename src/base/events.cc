@@ -56,6 +56,10 @@ constexpr std::array kEvents{
               "The PostgreSQL that a command runs for itself has died. It is started again."},
     EventInfo{"private_postgres_start_failed", error, "process", "error tries",
               "It could not be started again. After the fifth failure in a row the command ends."},
+    EventInfo{
+        "private_postgres_replaced", warning, "process", "",
+        "An upgrade has replaced the files from which it runs. `faultline up` starts it anew; otherwise "
+        "`faultline pg stop`, and start it again."},
     EventInfo{"private_postgres_back", info, "process", "", "It runs again."},
     EventInfo{"server_lost", error, "process", "error untold?",
               "A worker cannot reach its server. Told as above."},

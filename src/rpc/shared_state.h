@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 
 #include "faultline/event.h"
@@ -25,6 +27,7 @@ struct SharedState {
   const service::Authenticator& authenticator;
   const EventSink log;
   const std::size_t streams_max;
+  const std::function<void(const std::string& peer)> admitted;
   const bool certificates;  ///< every caller has shown one of the client authority
 
   std::atomic<std::uint64_t> calls = 0;
@@ -34,7 +37,7 @@ struct SharedState {
   bool draining = false;                     ///< under the mutex
 };
 
-/// Who calls: the owner of the bearer key, or else of the client's certificate.
+/// Who calls: the owner of the bearer key, or, where no keys are asked for, of the client's certificate.
 [[nodiscard]] service::ServiceResult<service::Principal> caller(const SharedState& shared,
                                                                 const grpc::CallbackServerContext& context);
 

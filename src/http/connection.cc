@@ -135,7 +135,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
 
   void start() override {
     due_in(shared_.options.header_timeout);
-    place_ = shared_.idle.enter(weak_from_this(), known_);
+    wait_for_request();
     transport_->handshake([self = shared_from_this()](bool good) {
       if (self->phase_ == Phase::closed) return;
       if (!good) return self->close();
@@ -156,8 +156,6 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (phase_ == Phase::streaming) stream_end({});
   }
 
-  void make_room() override;
-
   void close() override {
     if (phase_ == Phase::closed) return;
     const auto self = shared_from_this();
@@ -170,7 +168,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     closed_();
   }
 
-  void close_if_idle() {
+  void close_if_idle() override {
     // A client that nobody knows has no request that is worth more than another client.
     if (!known_ || (phase_ == Phase::head && buffer_.size() == 0)) close();
   }
@@ -294,6 +292,11 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     }
   }
 
+  /// Until its head has come it may be closed to make room.
+  void wait_for_request() {
+    place_ = shared_.idle.enter({.connection = weak_from_this(), .mailbox = mailbox_}, known_);
+  }
+
   void next_request() {
     phase_ = Phase::head;
     parser_.emplace();
@@ -307,7 +310,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     // A client that has just connected has no reason to be idle.
     due_in(buffer_.size() == 0 && handled_ ? shared_.options.idle_timeout : shared_.options.header_timeout);
     shared_.idle.leave(place_);
-    place_ = shared_.idle.enter(weak_from_this(), known_);
+    wait_for_request();
     if (buffer_.size() == 0) {
       if (shared_.draining || peer_done_) return close();
       shrink_buffer();
@@ -633,12 +636,6 @@ void ConnectionHandle::run(Work work) {
   mailbox_->post([connection = connection_, work = std::move(work)](bool here) mutable {
     const auto alive = here ? connection.lock() : nullptr;
     work(alive.get());
-  });
-}
-
-void ClientConnection::make_room() {
-  ConnectionHandle{weak_from_this(), mailbox_}.run([](ClientConnection* connection) {
-    if (connection) connection->close_if_idle();
   });
 }
 

@@ -232,10 +232,8 @@ class RunningHttpServer : public HttpServer {
   /// For one more. At the limit, who waits longest without a request goes.
   bool make_room() {
     if (shared_.connections < shared_.options.connections_max) return true;
-    const auto longest = shared_.idle.take_longest();
-    if (!longest) return false;
+    if (!shared_.idle.close_longest()) return false;
     ++shared_.refused_connections;
-    longest->make_room();
     return true;
   }
   /// Out of file descriptors, or of connections, most likely: some will be free soon.

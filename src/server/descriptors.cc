@@ -10,7 +10,7 @@ namespace {
 
 /// For what is neither a client nor a connection of the service: libraries, listeners, files, the watchdog's,
 /// the keyring's and the collector's connections, and clients that were cut and are not closed yet.
-constexpr std::size_t kReserved = 96;
+constexpr std::size_t kReserved = 128;
 /// Fewer are no server.
 constexpr std::size_t kConnectionsMin = 8;
 

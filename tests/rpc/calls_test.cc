@@ -671,6 +671,46 @@ TEST_F(RpcTest, a_port_that_is_taken_is_an_error_that_names_it) {
   EXPECT_THAT(second.error().message, HasSubstr("127.0.0.1:" + std::to_string(port)));
 }
 
+class RpcPlacesTest : public RpcTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  /// With a connection of its own, which stays.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> client() const {
+    const std::string host = GetParam().contains(':') ? "[" + GetParam() + "]" : GetParam();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(host + ":" + std::to_string(server_->port()),
+                                     grpc::InsecureChannelCredentials(), arguments);
+  }
+  static grpc::StatusCode list_queues(const std::shared_ptr<grpc::Channel>& by) {
+    CallContext context;
+    pb::ListQueuesResponse response;
+    return pb::Faultline::NewStub(by)->ListQueues(&context, {}, &response).error_code();
+  }
+};
+
+TEST_P(RpcPlacesTest, at_the_limit_strangers_make_room_and_those_with_an_admitted_call_stay) {
+  serve({.host = GetParam(), .connections_max = 2});
+  const auto first = client();
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  const auto stranger = client();
+  ASSERT_TRUE(stranger->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds{60}));
+  ASSERT_EQ(server_->counters().connections, 2U);
+
+  auto third = client();
+  EXPECT_EQ(list_queues(third), grpc::StatusCode::OK);
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  EXPECT_EQ(server_->counters().refused_connections, 1U)
+      << "the stranger, and not the first, who would have come again";
+
+  EXPECT_EQ(list_queues(client()), grpc::StatusCode::UNAVAILABLE) << "all others have a right to be here";
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  third.reset();
+  EXPECT_TRUE(testing::eventually([&] { return list_queues(client()) == grpc::StatusCode::OK; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RpcPlacesTest, ::testing::Values("127.0.0.1", "::1"),
+                         [](const auto& info) { return info.index == 0 ? "v4" : "v6"; });
+
 TEST_F(RpcTest, a_call_s_deadline_ends_it) {
   serve();
   // The database's answer is held up by a lock.

@@ -78,6 +78,25 @@ TEST_F(ServeTlsTest, files_that_cannot_be_used_are_told_once_and_the_last_good_o
   EXPECT_EQ(server_->terminate().exit_code, 0);
 }
 
+TEST_F(ServeTlsTest, suites_of_old_are_refused_by_both_wires) {
+  const auto shakes_hands = [&](std::uint16_t port, std::vector<std::string> options) {
+    std::vector<std::string> argv{"openssl", "s_client", "-connect", "127.0.0.1:" + std::to_string(port),
+                                  "-alpn",   "h2",       "-cert",    cert_,
+                                  "-key",    key_};
+    argv.insert(argv.end(), options.begin(), options.end());
+    return run_process({.argv = std::move(argv)}).exit_code == 0;
+  };
+  for (const std::uint16_t port : {server_->http_port(), server_->grpc_port()}) {
+    SCOPED_TRACE(port == server_->http_port() ? "HTTP" : "gRPC");
+    EXPECT_TRUE(shakes_hands(port, {"-tls1_3"}));
+    for (const char* suite : {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"})
+      EXPECT_TRUE(shakes_hands(port, {"-tls1_2", "-cipher", suite})) << suite;
+    for (const char* suite : {"ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384"})
+      EXPECT_FALSE(shakes_hands(port, {"-tls1_2", "-cipher", suite})) << suite;
+    EXPECT_FALSE(shakes_hands(port, {"-tls1_1", "-cipher", "ALL:@SECLEVEL=0"}));
+  }
+}
+
 TEST_F(ServeTlsTest, an_ordinary_copy_over_the_files_is_taken_up_by_both_wires) {
   for (long serial = 2; serial <= 4; ++serial) {
     const TlsPair next{serial};

@@ -23,7 +23,7 @@ using TimePoint = HttpConnection::Clock::time_point;
 /// A body in memory, which is taken as bytes come: what a client announces costs nothing.
 struct GrowingBody {
   using value_type = std::string;
-  class reader {
+  class reader {  // NOLINT(readability-identifier-naming): Beast looks for it under this name
    public:
     template <bool isRequest, class Fields>
     reader(beast::http::header<isRequest, Fields>& /*head*/, value_type& body) : body_(body) {}

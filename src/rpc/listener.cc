@@ -128,7 +128,7 @@ void Listener::Connection::reset() const {
   if (own < 0) return;
   // Not a shutdown, after which gRPC would still read, and keep, what has come.
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-  if (cookie_of(own) == cookie) ::connect(own, &nobody, sizeof nobody);
+  if (cookie_of(own) == cookie) static_cast<void>(::connect(own, &nobody, sizeof nobody));
   ::close(own);
 }
 

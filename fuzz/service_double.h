@@ -134,6 +134,7 @@ class ServiceDouble : public service::Service {
     return std::make_unique<EventSubscription>();
   }
   bool ready() const override { return problem == 0; }
+  void impede(std::string /*why*/) override {}
   std::string why_not_ready() const override { return problem == 0 ? "" : echo; }
   Counters counters() const override { return {}; }
   void drain() override {}

@@ -87,9 +87,20 @@ constexpr std::array kEvents{
               "A watcher of events was too slow, and was cut off."},
     EventInfo{"grpc_error", error, "process", "library message left_out?",
               "What gRPC or Protocol Buffers have to say, at most once a second; `left_out` were before it."},
-    EventInfo{"tls_reloaded", info, "process", "certificate", "A changed certificate is in use."},
+    EventInfo{"tls_reloaded", info, "process", "certificate",
+              "A changed certificate, key or client authority is in use."},
     EventInfo{"tls_reload_failed", warning, "process", "problem",
-              "A changed certificate cannot be used; the old one stays."},
+              "A changed certificate, key or client authority cannot be used; the old ones stay."},
+    EventInfo{
+        "grpc_flood_cut", warning, "process", "connections",
+        "gRPC clients sent more than they let be answered, such as streams that are reset at once, and were "
+        "cut. Told once a second at most."},
+    EventInfo{"connections_limited", warning, "process", "descriptors http grpc",
+              "The process may not have descriptors for all connections of the settings; `http` and `grpc` "
+              "may have so many."},
+    EventInfo{"wires_unanswered", error, "process", "why",
+              "The server does not answer on its own addresses, and is not ready."},
+    EventInfo{"wires_answered", info, "process", "", "It answers on them again."},
     // Traces.
     EventInfo{"spans_dropped", warning, "process", "spans why",
               "Spans could not be exported. Told at most once a minute."},

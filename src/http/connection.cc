@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
 #include "http/handlers.h"
 #include "http/problem.h"
@@ -19,7 +19,32 @@ namespace {
 namespace beast = boost::beast;
 using namespace std::chrono_literals;
 using TimePoint = HttpConnection::Clock::time_point;
-using Parser = beast::http::request_parser<beast::http::string_body>;
+
+/// A body in memory, which is taken as bytes come: what a client announces costs nothing.
+struct GrowingBody {
+  using value_type = std::string;
+  class reader {  // NOLINT(readability-identifier-naming): Beast looks for it under this name
+   public:
+    template <bool isRequest, class Fields>
+    reader(beast::http::header<isRequest, Fields>& /*head*/, value_type& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>& /*length*/, beast::error_code& error) { error = {}; }
+    template <class Buffers>
+    std::size_t put(const Buffers& buffers, beast::error_code& error) {
+      error = {};
+      std::size_t bytes = 0;
+      for (const boost::asio::const_buffer buffer : beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+        bytes += buffer.size();
+      }
+      return bytes;
+    }
+    void finish(beast::error_code& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+using Parser = beast::http::request_parser<GrowingBody>;
 
 constexpr std::size_t kReadBytes = 16'384;
 constexpr std::size_t kPipelinedBytesMax = 65'536;  ///< read ahead while a client waits for its answer
@@ -111,6 +136,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
 
   void start() override {
     due_in(shared_.options.header_timeout);
+    wait_for_request();
     transport_->handshake([self = shared_from_this()](bool good) {
       if (self->phase_ == Phase::closed) return;
       if (!good) return self->close();
@@ -135,11 +161,17 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (phase_ == Phase::closed) return;
     const auto self = shared_from_this();
     phase_ = Phase::closed;
+    shared_.idle.leave(place_);
     transport_->close();
     release_body();
     lose_answer();
     end_request();
     closed_();
+  }
+
+  void close_if_idle() override {
+    // A client that nobody knows has no request that is worth more than another client.
+    if (!known_ || (phase_ == Phase::head && buffer_.size() == 0)) close();
   }
 
   // What an exchange asks for, on this thread.
@@ -263,6 +295,11 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     }
   }
 
+  /// Until its head has come it may be closed to make room.
+  void wait_for_request() {
+    place_ = shared_.idle.enter({.connection = weak_from_this(), .mailbox = mailbox_}, known_);
+  }
+
   void next_request() {
     phase_ = Phase::head;
     parser_.emplace();
@@ -275,6 +312,8 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     method_.clear();
     // A client that has just connected has no reason to be idle.
     due_in(buffer_.size() == 0 && handled_ ? shared_.options.idle_timeout : shared_.options.header_timeout);
+    shared_.idle.leave(place_);
+    wait_for_request();
     if (buffer_.size() == 0) {
       if (shared_.draining || peer_done_) return close();
       shrink_buffer();
@@ -335,6 +374,10 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     }
     admitted_ = std::move(*admitted);
     route_ = admitted_.route;
+    if (route_->operation) {
+      known_ = true;
+      shared_.idle.leave(place_);
+    }
     phase_ = Phase::body;
     due_in(shared_.options.body_timeout);
     parser_->eager(true);
@@ -356,7 +399,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
       request_.headers.emplace_back(view(field.name_string()), view(field.value()));
     const auto length = parser_->content_length();
     request_.has_body = parser_->chunked() || (length && *length > 0);
-    if (!shared_.options.cors_origin.empty() && request_.header("Origin") == shared_.options.cors_origin) {
+    if (may_come_from(request_.header("Origin"), shared_.options.cors_origin)) {
       cors_lines_ = "Access-Control-Allow-Origin: " + shared_.options.cors_origin +
                     "\r\nAccess-Control-Expose-Headers: Location, Retry-After\r\nVary: Origin\r\n";
     }
@@ -373,14 +416,26 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (!expect.empty() && !equal_ignoring_case(expect, "100-continue")) {
       return problem_response(417, malformed("only 100-continue can be expected"));
     }
+    if (auto refusal = judge_transfer_coding()) return refusal;
     const auto length = parser_->content_length();
     if (length && *length > shared_.options.body_max) return body_too_large();
-    if (!reserve_body(parser_->chunked() ? shared_.options.body_max : length.value_or(0))) {
-      return problem_response({.code = service::Code::overloaded,
-                               .message = "too many large requests are under way",
-                               .hint = "try again, or send smaller batches"});
-    }
     return std::nullopt;
+  }
+
+  /// The parser knows `chunked` alone, and takes what is coded otherwise for a request without a body: what
+  /// follows would be the next request.
+  std::optional<Response> judge_transfer_coding() const {
+    const auto& message = parser_->get();
+    const auto count = message.count(beast::http::field::transfer_encoding);
+    if (count == 0) return std::nullopt;
+    if (message.version() < 11 || !parser_->chunked()) {
+      return problem_response(malformed("the end of the body cannot be known",
+                                        "send Content-Length, or Transfer-Encoding: chunked in HTTP/1.1"));
+    }
+    if (count == 1 && equal_ignoring_case(request_.header("Transfer-Encoding"), "chunked"))
+      return std::nullopt;
+    return problem_response(501, malformed("chunked is the only transfer coding that is understood here",
+                                           "send the body without another"));
   }
 
   Response body_too_large() const {
@@ -390,14 +445,14 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
          .hint = "send it in several requests"});
   }
 
-  bool reserve_body(std::uint64_t bytes) {
-    if (bytes <= kSmallBody) return true;
-    if (shared_.body_bytes.fetch_add(bytes) + bytes > shared_.body_bytes_max()) {
-      shared_.body_bytes -= bytes;
-      return false;
-    }
+  /// Counts what has come of the body, if it is large. Not what was announced: who sends slowly, or nothing,
+  /// takes no memory, and must not take that of others.
+  bool reserve_body() {
+    const std::uint64_t bytes = parser_->get().body().size();
+    if (bytes <= kSmallBody || bytes <= body_reserved_) return true;
+    const std::uint64_t more = bytes - body_reserved_;
     body_reserved_ = bytes;
-    return true;
+    return shared_.body_bytes.fetch_add(more) + more <= shared_.body_bytes_max();
   }
   void release_body() { shared_.body_bytes -= std::exchange(body_reserved_, 0); }
 
@@ -418,6 +473,11 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void parse_body() {
     while (!parser_->is_done()) {
       if (!feed()) return;
+      if (!reserve_body()) {
+        return refuse(problem_response({.code = service::Code::overloaded,
+                                        .message = "too many large requests are under way",
+                                        .hint = "try again, or send smaller batches"}));
+      }
     }
     phase_ = Phase::handling;
     due_ = TimePoint::max();  // the service has a limit of its own
@@ -545,6 +605,8 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   bool writing_ = false;
   bool peer_done_ = false;  ///< it sends nothing more
   bool handled_ = false;    ///< it has had a request before
+  bool known_ = false;      ///< a call of it was admitted
+  IdleConnections::Place place_ = 0;
 
   // The request.
   std::optional<Parser> parser_;

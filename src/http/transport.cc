@@ -26,9 +26,9 @@ class AsioTransport : public Transport {
       : socket_(std::move(socket)) {
     prepare();
   }
-  AsioTransport(Tcp::socket socket, std::shared_ptr<asio::ssl::context> context)
+  AsioTransport(Tcp::socket socket, asio::ssl::context&& context)
     requires std::same_as<Socket, TlsStream>
-      : context_(std::move(context)), socket_(std::move(socket), *context_) {
+      : socket_(std::move(socket), context) {
     prepare();
   }
 
@@ -96,7 +96,6 @@ class AsioTransport : public Transport {
     tcp().set_option(Tcp::no_delay{true}, ignored);
   }
 
-  std::shared_ptr<asio::ssl::context> context_;  // of TLS; outlives the stream
   Socket socket_;
   std::string head_;
   std::string body_;
@@ -109,8 +108,9 @@ std::unique_ptr<Transport> plain_transport(Tcp::socket socket) {
   return std::make_unique<AsioTransport<Tcp::socket>>(std::move(socket));
 }
 
-std::unique_ptr<Transport> tls_transport(Tcp::socket socket, std::shared_ptr<asio::ssl::context> context) {
-  return std::make_unique<AsioTransport<TlsStream>>(std::move(socket), std::move(context));
+std::unique_ptr<Transport> tls_transport(Tcp::socket socket, SSL_CTX* context) {
+  SSL_CTX_up_ref(context);  // the wrapper gives it back, and the stream has its own
+  return std::make_unique<AsioTransport<TlsStream>>(std::move(socket), asio::ssl::context{context});
 }
 
 }  // namespace faultline::http

@@ -523,19 +523,21 @@ class Calls final : public pb::Faultline::CallbackService {
 ServiceResult<Principal> caller(const SharedState& shared, const CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto authorization = metadata.find("authorization");
-  if (authorization == metadata.end() && shared.certificates) {
-    Principal who = Principal::anybody();
-    const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
-    who.name =
-        names.empty() ? "a client certificate without a name" : std::string{names[0].data(), names[0].size()};
-    who.id = "client certificate";
-    return who;
-  }
   std::string_view bearer;
   if (authorization != metadata.end()) {
     bearer = bearer_of({authorization->second.data(), authorization->second.size()});
   }
-  return shared.authenticator.authenticate(bearer);
+  auto who = shared.authenticator.authenticate(bearer);
+  if (!who) return who;
+  if (authorization == metadata.end() && shared.certificates) {
+    // No key was asked for, so the record names the certificate.
+    const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
+    who->name =
+        names.empty() ? "a client certificate without a name" : std::string{names[0].data(), names[0].size()};
+    who->id = "client certificate";
+  }
+  shared.admitted(context.peer());
+  return who;
 }
 
 std::unique_ptr<grpc::Service> make_calls(SharedState& shared) { return std::make_unique<Calls>(shared); }

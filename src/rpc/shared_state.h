@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 
 #include "faultline/event.h"
@@ -25,6 +27,7 @@ struct SharedState {
   service::Service& service;
   const service::Authenticator& authenticator;
   const EventSink log;
+  const std::function<void(const std::string& peer)> admitted;
   const bool certificates;  ///< every caller has shown one of the client authority
 
   std::atomic<std::uint64_t> calls = 0;
@@ -35,7 +38,7 @@ struct SharedState {
   bool draining = false;                     ///< under the mutex
 };
 
-/// Who calls: the owner of the bearer key, or else of the client's certificate.
+/// Who calls: the owner of the bearer key, or, where no keys are asked for, of the client's certificate.
 [[nodiscard]] service::ServiceResult<service::Principal> caller(const SharedState& shared,
                                                                 const grpc::CallbackServerContext& context);
 

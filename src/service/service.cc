@@ -125,7 +125,13 @@ class ServiceImpl : public Service {
       const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next,
       Ended ended) override;
 
-  [[nodiscard]] bool ready() const override { return !draining_ && !stopping_ && store_.usable(); }
+  [[nodiscard]] bool ready() const override {
+    return !draining_ && !stopping_ && store_.usable() && impediment().empty();
+  }
+  void impede(std::string why) override {
+    const std::lock_guard lock{impediment_mutex_};
+    impediment_ = std::move(why);
+  }
   [[nodiscard]] std::string why_not_ready() const override;
   [[nodiscard]] Counters counters() const override;
   void drain() override;
@@ -189,6 +195,10 @@ class ServiceImpl : public Service {
   [[nodiscard]] metrics::Series& unknown_series() {
     return metrics_->series(metrics::Metrics::kUnknown, metrics::Metrics::kUnknown);
   }
+  [[nodiscard]] std::string impediment() const {
+    const std::lock_guard lock{impediment_mutex_};
+    return impediment_;
+  }
   void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
   void tell_foreign(const Principal& who, std::size_t leases) const;
 
@@ -201,6 +211,8 @@ class ServiceImpl : public Service {
   const std::shared_ptr<metrics::Metrics> metrics_;
   LeaseRegistry leases_{kLeasesRemembered};
   Budget budget_;
+  mutable std::mutex impediment_mutex_;
+  std::string impediment_;  // guarded by impediment_mutex_
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> heartbeats_{0};
@@ -285,7 +297,8 @@ void ServiceImpl::stop() {
 
 std::string ServiceImpl::why_not_ready() const {
   if (draining_ || stopping_) return "this server stops";
-  return store_.why_not();
+  std::string why = store_.why_not();
+  return why.empty() ? impediment() : why;
 }
 
 Service::Counters ServiceImpl::counters() const {

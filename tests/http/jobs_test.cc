@@ -55,6 +55,11 @@ TEST_F(HttpJobs, a_batch_has_one_answer_per_job) {
   ASSERT_EQ(lines.status, 200) << lines.body;
   EXPECT_EQ(lines.json()["submissions"][0]["status"], "existing");
   EXPECT_EQ(lines.json()["submissions"][1]["status"], "conflict");
+  EXPECT_EQ(post("/v1/jobs", "{\"kind\":\"a\"}\n{\"kind\":\"b\"}\n",
+                 "Content-Type: Application/X-NDJSON ; charset=utf-8\r\n")
+                .status,
+            201)
+      << "a media type is the same in capitals";
   EXPECT_EQ(post("/v1/jobs", "[]").status, 200);
   EXPECT_EQ(post("/v1/jobs", R"([{"kind":"a"},{"kind":"b","queue":"nowhere"}])").status, 404);
 }

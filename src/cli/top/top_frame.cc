@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/printable.h"
 #include "cli/stale/stale_text.h"
 #include "cli/support/table_text.h"
 #include "cli/support/terminal.h"

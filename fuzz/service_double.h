@@ -37,8 +37,7 @@ class ServiceDouble : public service::Service {
     to_result(done, std::move(all));
   }
   service::ServiceResult<std::unique_ptr<service::Consumer>> consume(const Principal&, std::string,
-                                                                     std::string,
-                                                                     service::Deliver deliver,
+                                                                     std::string, service::Deliver deliver,
                                                                      service::Ended) override {
     if (problem != 0) return std::unexpected(the_problem());
     return std::make_unique<ConsumerDouble>(std::move(deliver), *this);

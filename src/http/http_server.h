@@ -29,6 +29,7 @@ struct HttpServerOptions {
   std::string tls_cert{};  ///< files; both or none. Read again when they change
   std::string tls_key{};
   EventSink log{};                         ///< required
+  bool access_log = false;                 ///< a line for every answer
   std::function<std::string()> metrics{};  ///< the body of GET /metrics, in Prometheus' text format
 };
 

@@ -89,6 +89,7 @@ class RunningRpcServer final : public RpcServer {
         shared_{.service = service,
                 .authenticator = authenticator,
                 .log = options_.log,
+                .access_log = options_.access_log,
                 .certificates = !options_.tls_client_ca.empty(),
                 .places = service::Shares{options_.streams_max}},
         calls_(make_calls(shared_)) {}

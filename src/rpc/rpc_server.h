@@ -23,6 +23,7 @@ struct RpcServerOptions {
   std::string tls_client_ca{};  ///< callers must have a certificate of this authority, and may then do
                                 ///< everything unless they also send a key
   EventSink log{};              ///< required
+  bool access_log = false;      ///< a line for every answer
 };
 
 /// gRPC over a `Service`, by the callback API. Runs until it is destroyed.

@@ -50,7 +50,8 @@ http::HttpServerOptions http_options(const config::Settings& settings, const Eve
           .cors_origin = settings.cors_origin,
           .tls_cert = settings.tls_cert,
           .tls_key = settings.tls_key,
-          .log = log};
+          .log = log,
+          .access_log = settings.access_log};
 }
 
 rpc::RpcServerOptions rpc_options(const config::Settings& settings, const EventSink& log) {
@@ -61,7 +62,8 @@ rpc::RpcServerOptions rpc_options(const config::Settings& settings, const EventS
           .tls_cert = settings.tls_cert,
           .tls_key = settings.tls_key,
           .tls_client_ca = settings.tls_client_ca,
-          .log = log};
+          .log = log,
+          .access_log = settings.access_log};
 }
 
 /// For the last spans, when all else is over.
@@ -134,10 +136,15 @@ Expected<void> RunningServer::start_exporter() {
 
 Expected<void> RunningServer::begin() {
   if (auto started = start_exporter(); !started) return started;
-  if (settings_.auth == config::Auth::keys)
-    authenticator_ = keys::Keyring::start({.database = settings_.database, .log = log_});
-  else
+  if (settings_.auth == config::Auth::keys) {
+    metrics_->know_refusals(keys::kRefusals);
+    authenticator_ = keys::Keyring::start(
+        {.database = settings_.database, .log = log_, .refused = [metrics = metrics_](std::string_view why) {
+           metrics->turned_away(why);
+         }});
+  } else {
     authenticator_ = std::make_unique<service::AllowAll>();
+  }
   service::ServiceOptions of_service = service_options(settings_, log_, metrics_);
   of_service.exporter = exporter_.get();
   of_service.still_good = [this](const service::Principal& who) { return authenticator_->still_good(who); };

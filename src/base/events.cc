@@ -8,8 +8,6 @@ namespace {
 
 using enum Severity;
 
-constexpr std::string_view kRefusal = "verb reason current_token? current_worker? current_state?";
-
 constexpr std::array kEvents{
     // A job's ordinary attempt.
     EventInfo{"lease_acquired", debug, "job", "", "A worker has claimed a job."},
@@ -30,9 +28,10 @@ constexpr std::array kEvents{
               "A heartbeat got no answer. The job is the one whose lease runs out first, of `leases`."},
     EventInfo{"lease_lost", warning, "job", "reason current_token? current_worker? current_state?",
               "A worker knows that a lease is gone: its handler is told to stop."},
-    EventInfo{"stale_write_blocked", warning, "job", kRefusal,
+    EventInfo{"stale_write_blocked", warning, "job",
+              "verb reason current_token? current_worker? current_state? untold?",
               "The fence refused a write. A server tells of its workers' writes, with the late worker as "
-              "`worker`."},
+              "`worker`; of those about jobs that there are not, ten a second."},
     EventInfo{
         "lease_expired", warning, "job", "lost_by next_state loss",
         "The watchdog ended a lease that ran out; `lost_by` is who held it, `loss` how far the job was."},
@@ -76,11 +75,19 @@ constexpr std::array kEvents{
     EventInfo{"server_exit", info, "process", "", "A server has ended."},
     // A server's wires.
     EventInfo{
-        "http_error", error, "process", "method route status code cause untold?",
+        "http_error", error, "process", "method route status code cause untold? peer request",
         "A request failed with a status of 500 or more, and why. Ten a second are told, `untold` is how many "
         "were not."},
+    EventInfo{"rpc_error", error, "process", "method code cause untold? peer request",
+              "A gRPC call failed for a reason of the server's own, and why. Ten a second are told."},
+    EventInfo{"caller_refused", warning, "process", "wire reason untold? peer request",
+              "A call was refused for its key, or because it had none: `missing`, `malformed`, `unknown` (or "
+              "revoked), `wrong_secret` or `expired`, with the part of the key that is no secret. Ten a "
+              "second are told."},
+    EventInfo{"call_answered", info, "process", "wire method route? status key took_ms peer request",
+              "A call was answered. Told if `access_log` is set."},
     EventInfo{
-        "foreign_leases_refused", warning, "process", "key leases",
+        "foreign_leases_refused", warning, "process", "key leases untold?",
         "A key that is bound to queues named leases of jobs that are not of these. It was told that there "
         "are no such jobs."},
     EventInfo{"event_reader_dropped", warning, "process", "route",

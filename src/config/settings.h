@@ -62,6 +62,7 @@ struct Settings {
 
   std::string log_format = "text";  ///< text or json
   std::string log_level = "info";   ///< debug info warning error
+  bool access_log = false;
 };
 
 /// One row per setting: the one place that knows their names, for parsing, --help, docs and `config check`.

@@ -313,6 +313,8 @@ std::vector<Row> make_table() {
             "Which part of the jobs that come without a trace begins one."),
       choice("log_format", &S::log_format, {"text", "json"}, "How log lines are written."),
       choice("log_level", &S::log_level, {"debug", "info", "warning", "error"}, "From which severity on."),
+      boolean("access_log", &S::access_log,
+              "Whether every answer has a line in the log, with who asked for what."),
   };
   const Settings defaults;
   for (Row& made : rows) made.setting.default_value = made.write(defaults);

@@ -10,6 +10,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include "base/request_id.h"
 #include "http/handlers.h"
 #include "http/problem.h"
 
@@ -196,7 +197,8 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     stream_ = std::move(stream);
     idle_frame_ = std::move(idle);
     due_ = TimePoint::max();
-    stream_write(compose_head(head, {.keep_alive = false, .with_length = false, .extra = cors_lines_}), 0);
+    tell_of_answer(head);
+    stream_write(compose_head(head, {.keep_alive = false, .with_length = false, .extra = extra_lines_}), 0);
     read();
     if (shared_.draining || head_only_) stream_end();
   }
@@ -307,7 +309,10 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     parser_->body_limit(shared_.options.body_max);
     parser_->eager(false);
     head_only_ = false;
-    cors_lines_.clear();
+    extra_lines_.clear();
+    request_id_.clear();
+    began_ = {};
+    admitted_ = {};
     route_ = nullptr;
     method_.clear();
     // A client that has just connected has no reason to be idle.
@@ -399,12 +404,20 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
       request_.headers.emplace_back(view(field.name_string()), view(field.value()));
     const auto length = parser_->content_length();
     request_.has_body = parser_->chunked() || (length && *length > 0);
+    name_request(request_.header("X-Request-Id"));
     if (may_come_from(request_.header("Origin"), shared_.options.cors_origin)) {
-      cors_lines_ = "Access-Control-Allow-Origin: " + shared_.options.cors_origin +
-                    "\r\nAccess-Control-Expose-Headers: Location, Retry-After\r\nVary: Origin\r\n";
+      extra_lines_ +=
+          "Access-Control-Allow-Origin: " + shared_.options.cors_origin +
+          "\r\nAccess-Control-Expose-Headers: Location, Retry-After, X-Request-Id\r\nVary: Origin\r\n";
     }
     gzip_ = accepts_gzip(request_.header("Accept-Encoding"));
     keep_alive_ = parser_->keep_alive() && message.version() >= 11;
+  }
+
+  void name_request(std::string_view given) {
+    request_id_ = request_id(given);
+    extra_lines_ = "X-Request-Id: " + request_id_ + "\r\n";
+    began_ = Clock::now();
   }
 
   std::optional<Response> judge_head() {
@@ -508,14 +521,16 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void refuse(Response response) { write_answer(last_word(std::move(response))); }
 
   void write_answer(Response response, bool linger = true) {
-    log_failure(response);
+    // What could not be read has no name yet.
+    if (request_id_.empty()) name_request({});
+    tell_of_answer(response);
     release_body();
     phase_ = Phase::writing;
     due_in(shared_.options.write_timeout);
     linger_ = linger;
     keep_alive_ = keep_alive_ && !response.close && !shared_.draining;
     if (gzip_ && response.body.size() > kGzipBytesMin) compress(response);
-    std::string head = compose_head(response, {.keep_alive = keep_alive_, .extra = cors_lines_});
+    std::string head = compose_head(response, {.keep_alive = keep_alive_, .extra = extra_lines_});
     lost_ = std::move(response.lost);
     writing_ = true;
     transport_->write(std::move(head), head_only_ ? std::string{} : std::move(response.body),
@@ -552,21 +567,51 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (auto lost = std::exchange(lost_, nullptr)) lost(/*begun=*/true);
   }
 
-  /// One line for a request that failed here; no body, no query, no key.
-  void log_failure(const Response& response) const {
+  // Lines in the log: no body, no path, no query, no key but the part of it that is no secret.
+
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  void tell_of_answer(const Response& response) const {
+    if (response.status >= 500) tell_of_failure(response);
+    if (response.status == 401) tell_of_refusal(response);
+    if (!shared_.options.access_log) return;
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
+    tell("call_answered", Severity::info,
+         {{"wire", "http"},
+          {"method", route_ ? std::string{route_->method} : std::string{}},
+          {"route", route_ ? std::string{route_->pattern} : std::string{}},
+          {"status", std::to_string(response.status)},
+          {"key", admitted_.who.label()},
+          {"took_ms", std::to_string(took.count())}});
+  }
+
+  void tell_of_failure(const Response& response) const {
     // Who asks whether it is ready asks often, and gets the answer; why it is not is logged once, elsewhere.
-    if (response.status < 500 || (route_ && route_->handler == &get_ready)) return;
+    if (route_ && route_->handler == &get_ready) return;
     const auto untold = shared_.failures.tell(Clock::now());
     if (!untold) return;
-    std::vector<std::pair<std::string, std::string>> fields{
-        {"method", route_ ? std::string{route_->method} : std::string{}},
-        {"route", route_ ? std::string{route_->pattern} : std::string{}},
-        {"status", std::to_string(response.status)},
-        {"code", std::string{response.code}},
-        {"cause", response.cause}};
+    Fields fields{{"method", route_ ? std::string{route_->method} : std::string{}},
+                  {"route", route_ ? std::string{route_->pattern} : std::string{}},
+                  {"status", std::to_string(response.status)},
+                  {"code", std::string{response.code}},
+                  {"cause", response.cause}};
     if (*untold > 0) fields.emplace_back("untold", std::to_string(*untold));
-    shared_.options.log({.name = "http_error",
-                         .severity = response.status == 503 ? Severity::warning : Severity::error,
+    tell("http_error", response.status == 503 ? Severity::warning : Severity::error, std::move(fields));
+  }
+
+  void tell_of_refusal(const Response& response) const {
+    const auto untold = shared_.refusals.tell(Clock::now());
+    if (!untold) return;
+    Fields fields{{"wire", "http"}, {"reason", response.cause}};
+    if (*untold > 0) fields.emplace_back("untold", std::to_string(*untold));
+    tell("caller_refused", Severity::warning, std::move(fields));
+  }
+
+  void tell(std::string_view name, Severity severity, Fields fields) const {
+    fields.emplace_back("peer", transport_->peer());
+    fields.emplace_back("request", request_id_);
+    shared_.options.log({.name = name,
+                         .severity = severity,
                          .at = std::chrono::system_clock::now(),
                          .fields = std::move(fields)});
   }
@@ -617,7 +662,9 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   bool head_only_ = false;
   bool keep_alive_ = true;
   bool gzip_ = false;
-  std::string cors_lines_;
+  std::string extra_lines_;  ///< of the answer's head
+  std::string request_id_;
+  TimePoint began_{};
   std::uint64_t body_reserved_ = 0;
   std::shared_ptr<void> kept_;
   std::move_only_function<void()> over_;

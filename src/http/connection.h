@@ -7,44 +7,16 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "base/line_limit.h"
 #include "http/http_server.h"
 #include "http/message.h"
 #include "http/router.h"
 #include "http/transport.h"
 
 namespace faultline::http {
-
-/// Which failures have a line in the log: some at once, and then some a second. Thread-safe.
-class FailureLines {
- public:
-  /// How many had none since the last one that had; absent: this one has none.
-  [[nodiscard]] std::optional<std::size_t> tell(std::chrono::steady_clock::time_point now) {
-    const std::lock_guard lock{mutex_};
-    if (now >= second_ + std::chrono::seconds{1}) {
-      second_ = now;
-      told_ = 0;
-    }
-    if (told_ == kEachSecond) {
-      ++untold_;
-      return std::nullopt;
-    }
-    ++told_;
-    return std::exchange(untold_, 0);
-  }
-
- private:
-  static constexpr std::size_t kEachSecond = 10;
-  std::mutex mutex_;  // guards all below
-  std::chrono::steady_clock::time_point second_{};
-  std::size_t told_ = 0;
-  std::size_t untold_ = 0;
-};
 
 /// Brings work to the thread of a connection. Thread-safe, and outlives the thread.
 class Mailbox {
@@ -124,7 +96,8 @@ struct SharedState {
   std::atomic<std::size_t> connections = 0;
   std::atomic<std::size_t> body_bytes = 0;  ///< of large bodies that are being read; see `body_bytes_max`
   std::atomic<bool> draining = false;
-  FailureLines failures;
+  LineLimit failures;
+  LineLimit refusals;
   IdleConnections idle;
 
   /// So that many large bodies at once cannot use up the memory.

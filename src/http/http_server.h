@@ -33,6 +33,7 @@ struct HttpServerOptions {
   std::optional<std::vector<std::string>> hosts{};
   std::shared_ptr<const tls::Certificates> certificates{};  ///< nothing: no TLS
   EventSink log{};                                          ///< required
+  bool access_log = false;                                  ///< a line for every answer
   std::function<std::string()> metrics{};  ///< the body of GET /metrics, in Prometheus' text format
 };
 

@@ -284,7 +284,7 @@ Response preflight_response(const std::string& methods) {
   Response response{.status = 204, .content_type = {}};
   response.headers.emplace_back("Access-Control-Allow-Methods", methods);
   response.headers.emplace_back("Access-Control-Allow-Headers",
-                                "Authorization, Content-Type, Idempotency-Key, traceparent");
+                                "Authorization, Content-Type, Idempotency-Key, traceparent, X-Request-Id");
   response.headers.emplace_back("Access-Control-Max-Age", "600");
   return response;
 }
@@ -435,9 +435,9 @@ void Router::handle(const Admitted& admitted, const Request& request,
                              .request = request,
                              .params = admitted.params,
                              .exchange = exchange});
-  } catch (const std::exception&) {
-    exchange->respond(
-        problem_response({.code = service::Code::internal, .message = "the server failed at this"}));
+  } catch (const std::exception& error) {
+    exchange->respond(problem_response(
+        {.code = service::Code::internal, .message = "the server failed at this", .cause = error.what()}));
   }
 }
 

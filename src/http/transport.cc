@@ -76,6 +76,8 @@ class AsioTransport : public Transport {
     tcp().close(ignored);
   }
 
+  [[nodiscard]] std::string peer() const override { return peer_; }
+
  private:
   void discard(Written done) {
     socket_.async_read_some(asio::buffer(discarded_),
@@ -94,9 +96,12 @@ class AsioTransport : public Transport {
   void prepare() {
     ErrorCode ignored;
     tcp().set_option(Tcp::no_delay{true}, ignored);
+    const Tcp::endpoint from = tcp().remote_endpoint(ignored);
+    if (!ignored) peer_ = from.address().to_string() + ":" + std::to_string(from.port());
   }
 
   Socket socket_;
+  std::string peer_;
   std::string head_;
   std::string body_;
   std::array<char, 1'024> discarded_{};

@@ -66,6 +66,7 @@ class RunningRpcServer final : public RpcServer {
         shared_{.service = service,
                 .authenticator = authenticator,
                 .log = options_.log,
+                .access_log = options_.access_log,
                 .admitted = [this](const std::string& peer) { listener_->admitted(peer); },
                 .certificates = options_.certificates && options_.certificates->ask_clients(),
                 .places = service::Shares{options_.streams_max}},

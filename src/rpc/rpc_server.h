@@ -23,6 +23,7 @@ struct RpcServerOptions {
   /// Nothing: no TLS. With a client authority, callers must have a certificate of it.
   std::shared_ptr<const tls::Certificates> certificates{};
   EventSink log{};  ///< required
+  bool access_log = false;  ///< a line for every answer
 };
 
 /// gRPC over a `Service`, by the callback API. Runs until it is destroyed.

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "base/line_limit.h"
 #include "faultline/event.h"
 #include "service/authenticator.h"
 #include "service/service.h"
@@ -27,10 +28,13 @@ struct SharedState {
   service::Service& service;
   const service::Authenticator& authenticator;
   const EventSink log;
+  const bool access_log;
   const std::function<void(const std::string& peer)> admitted;
   const bool certificates;  ///< every caller has shown one of the client authority
 
   std::atomic<std::uint64_t> calls = 0;
+  LineLimit failures{};
+  LineLimit refusals{};
 
   std::mutex mutex{};
   service::Shares places;                    ///< for streams, under the mutex

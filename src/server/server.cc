@@ -64,7 +64,8 @@ http::HttpServerOptions http_options(const config::Settings& settings, const Con
           .write_timeout = settings.http_write_timeout,
           .cors_origin = settings.cors_origin,
           .hosts = known_hosts(settings),
-          .log = log};
+          .log = log,
+          .access_log = settings.access_log};
 }
 
 rpc::RpcServerOptions rpc_options(const config::Settings& settings, const ConnectionShares& shares,
@@ -74,7 +75,8 @@ rpc::RpcServerOptions rpc_options(const config::Settings& settings, const Connec
           .message_max = settings.http_body_max,
           .streams_max = settings.streams_max,
           .connections_max = shares.grpc,
-          .log = log};
+          .log = log,
+          .access_log = settings.access_log};
 }
 
 /// For the last spans, when all else is over.
@@ -163,10 +165,15 @@ Expected<void> RunningServer::begin() {
   const auto shares = share_descriptors(settings_);
   if (!shares) return std::unexpected(shares.error());
   if (auto started = start_exporter(); !started) return started;
-  if (settings_.auth == config::Auth::keys)
-    authenticator_ = keys::Keyring::start({.database = settings_.database, .log = log_});
-  else
+  if (settings_.auth == config::Auth::keys) {
+    metrics_->know_refusals(keys::kRefusals);
+    authenticator_ = keys::Keyring::start(
+        {.database = settings_.database, .log = log_, .refused = [metrics = metrics_](std::string_view why) {
+           metrics->turned_away(why);
+         }});
+  } else {
     authenticator_ = std::make_unique<service::AllowAll>();
+  }
   service::ServiceOptions of_service = service_options(settings_, log_, metrics_);
   of_service.exporter = exporter_.get();
   of_service.still_good = [this](const service::Principal& who) { return authenticator_->still_good(who); };

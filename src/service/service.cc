@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/events.h"
+#include "base/line_limit.h"
 #include "service/budget.h"
 #include "service/bulk.h"
 #include "service/coalescer.h"
@@ -216,6 +217,9 @@ class ServiceImpl : public Service {
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> heartbeats_{0};
+  // Of what anybody can make up as much of as he likes, some lines a second are enough.
+  mutable LineLimit made_up_lines_;
+  mutable LineLimit foreign_lines_;
 
   MonitoredStore store_;
   EventBroadcaster events_;
@@ -574,14 +578,23 @@ void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const 
               .token = lease.token,
               .fields = fields_of(stale)};
   event.fields.insert(event.fields.begin(), {"verb", std::string{verb}});
+  if (!stale.current_state) {
+    const auto untold = made_up_lines_.tell(std::chrono::steady_clock::now());
+    if (!untold) return;
+    if (*untold > 0) event.fields.emplace_back("untold", std::to_string(*untold));
+  }
   options_.log(event);
 }
 
 void ServiceImpl::tell_foreign(const Principal& who, std::size_t leases) const {
-  options_.log({.name = "foreign_leases_refused",
-                .severity = Severity::warning,
-                .at = std::chrono::system_clock::now(),
-                .fields = {{"key", who.label()}, {"leases", std::to_string(leases)}}});
+  const auto untold = foreign_lines_.tell(std::chrono::steady_clock::now());
+  if (!untold) return;
+  Event event{.name = "foreign_leases_refused",
+              .severity = Severity::warning,
+              .at = std::chrono::system_clock::now(),
+              .fields = {{"key", who.label()}, {"leases", std::to_string(leases)}}};
+  if (*untold > 0) event.fields.emplace_back("untold", std::to_string(*untold));
+  options_.log(event);
 }
 
 void ServiceImpl::count_beats(std::span<const Lease> leases, std::span<const Beat> beats,

@@ -767,6 +767,24 @@ TEST_F(RpcTest, to_a_key_of_one_queue_another_queue_and_its_jobs_are_not_there_i
   EXPECT_EQ(everything(), before);
 }
 
+TEST_F(RpcTest, every_answer_has_the_name_of_its_call) {
+  serve();
+  const auto name_of = [&](const std::string& given) {
+    CallContext context;
+    if (!given.empty()) context.AddMetadata("x-request-id", given);
+    pb::ListQueuesResponse response;
+    EXPECT_TRUE(stub().ListQueues(&context, {}, &response).ok());
+    const auto found = context.GetServerInitialMetadata().find("x-request-id");
+    return found == context.GetServerInitialMetadata().end()
+               ? std::string{}
+               : std::string{found->second.data(), found->second.size()};
+  };
+  EXPECT_EQ(name_of("its-own_1"), "its-own_1");
+  EXPECT_EQ(name_of("").size(), 36U);
+  EXPECT_EQ(name_of("no good name").size(), 36U);
+  EXPECT_NE(name_of(""), name_of(""));
+}
+
 TEST_F(RpcTest, only_a_bearer_is_a_key) {
   ask_for_keys();
   serve();

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "audit/doctor.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/support/current_database.h"
 #include "cli/support/failures.h"

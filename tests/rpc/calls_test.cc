@@ -692,6 +692,13 @@ std::map<std::string, std::string> requests_about(const std::string& queue, cons
   pb::SetQueueRequest set;
   set.set_name(queue);
   set.set_paused(true);
+  pb::DecideEffectRequest decide;
+  decide.set_job_id(lease.job.to_string());
+  decide.set_key("k");
+  decide.set_happened(true);
+  decide.set_reason("forged");
+  pb::DeleteQueueRequest gone;
+  gone.set_name(queue);
   return {
       {"Enqueue", enqueue.SerializeAsString()},
       {"EnqueueBatch", batch.SerializeAsString()},
@@ -712,6 +719,8 @@ std::map<std::string, std::string> requests_about(const std::string& queue, cons
       {"RequeueJobs", ids.SerializeAsString()},
       {"PurgeJobs", ids.SerializeAsString()},
       {"SetQueue", set.SerializeAsString()},
+      {"DecideEffect", decide.SerializeAsString()},
+      {"DeleteQueue", gone.SerializeAsString()},
   };
 }
 

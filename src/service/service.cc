@@ -914,12 +914,13 @@ void ServiceImpl::purge(const Principal& who, Selection jobs, Done<Changed<Purge
 
 void ServiceImpl::decide_effect(const Principal& who, EffectFinding finding, Done<DecideStatus> done) {
   if (auto problem = check_access(who, Operation::decide)) return done(std::unexpected(std::move(*problem)));
-  ask_store<DecideStatus>(1, finding.result.size(), std::move(done),
+  const std::size_t bytes = finding.result.size();
+  ask_store<DecideStatus>(looking_, who, 1, bytes, std::move(done),
                           [who, finding = std::move(finding)](Store& store) -> ServiceResult<DecideStatus> {
                             const auto known = known_to(store, who, {&finding.job, 1});
                             if (!known) return std::unexpected(known.error());
                             if (!known->front()) return DecideStatus::not_found;
-                            return to_result(store.decide_effect(finding, who.name));
+                            return to_result(store.decide_effect(finding, who.label()));
                           });
 }
 
@@ -928,7 +929,8 @@ void ServiceImpl::delete_queue(const Principal& who, std::string name, Done<Queu
     return done(std::unexpected(std::move(*problem)));
   }
   ask_store<QueueDeletion>(
-      1, 0, std::move(done), [this, name = std::move(name)](Store& store) -> ServiceResult<QueueDeletion> {
+      looking_, who, 1, 0, std::move(done),
+      [this, name = std::move(name)](Store& store) -> ServiceResult<QueueDeletion> {
         auto deletion = to_result(store.delete_queue(name));
         if (!deletion) return deletion;
         if (deletion->status == QueueDeletion::Status::not_found) return std::unexpected(no_such_queue(name));

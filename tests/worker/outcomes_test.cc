@@ -26,6 +26,7 @@ class OutcomesTest : public WorkerTest {
     EXPECT_TRUE(eventually([&] { return worker.stats().settled == 1; }));
     worker.drain();
     EXPECT_EQ(worker.stats().stale, 0U);
+    EXPECT_EQ(worker.stats().released, 0U);
     return id;
   }
 };

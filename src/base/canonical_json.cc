@@ -10,6 +10,9 @@ namespace {
 
 /// A number takes at most about this many bytes more than it was written with.
 constexpr int kExponentMax = 64;
+/// What lies deeper is taken as it is written: neither the stack nor the time that reordering takes may
+/// depend on a text.
+constexpr int kDepthMax = 128;
 
 void append_utf8(std::string& out, std::uint32_t code) {
   const auto byte = [&](std::uint32_t value) { out.push_back(static_cast<char>(value)); };
@@ -111,14 +114,35 @@ class Canonical {
   void value() {
     switch (next()) {
       case '{':
-        return object();
       case '[':
-        return array();
+        if (depth_ == kDepthMax) return as_written();
+        ++depth_;
+        text_[at_] == '{' ? object() : array();
+        --depth_;
+        return;
       case '"':
         return append_quoted(out_, string());
       default:
         return scalar();
     }
+  }
+
+  /// An array or object, byte by byte.
+  void as_written() {
+    const std::size_t begin = at_;
+    std::size_t open = 0;
+    do {
+      const char c = text_[at_];
+      if (c == '"') {
+        for (++at_; text_[at_] != '"'; ++at_) {
+          if (text_[at_] == '\\') ++at_;
+        }
+      }
+      open += c == '{' || c == '[' ? 1 : 0;
+      open -= c == '}' || c == ']' ? 1 : 0;
+      ++at_;
+    } while (open > 0);
+    out_ += text_.substr(begin, at_ - begin);
   }
 
   void scalar() {
@@ -221,6 +245,7 @@ class Canonical {
 
   std::string_view text_;
   std::size_t at_ = 0;
+  int depth_ = 0;  ///< of the arrays and objects around this place
   std::string out_;
 };
 

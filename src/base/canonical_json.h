@@ -11,8 +11,8 @@ namespace faultline {
 /// the same value.
 ///
 /// Where `jsonb` forgets something, this does not: members that have the same name all stay, in their order;
-/// 1 and 1.0 are two numbers, as they are for `jsonb`; a number with a larger exponent stays as it was
-/// written.
+/// 1 and 1.0 are two numbers, as they are for `jsonb`; a number with a larger exponent, and what is nested
+/// deeper than 128, stay as they were written.
 ///
 /// The text is one that `find_json_problem` has found nothing wrong with.
 [[nodiscard]] std::string canonical_json(std::string_view text);

@@ -644,6 +644,16 @@ TEST_F(SqlProducerTest, what_may_mean_something_else_is_another_payload) {
   }
 }
 
+TEST_F(SqlProducerTest, deep_json_costs_neither_stack_nor_patience) {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += R"({"bb":"]}\"","a":)";
+  deep += "[ 1]" + std::string(100'000, '}');
+  const std::string form = canonical_json(deep);
+  EXPECT_TRUE(form.starts_with(R"({"a": {"a": )")) << "ordered on top";
+  EXPECT_THAT(form, HasSubstr("[ 1]")) << "as it was written below";
+  EXPECT_FALSE(find_json_problem(bytes_of(form), 100'001));
+}
+
 TEST_F(SqlProducerTest, json_has_the_form_that_the_database_gives_it) {
   constexpr unsigned kSeed = 20'260'102;
   std::mt19937 random{kSeed};

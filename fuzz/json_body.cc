@@ -141,6 +141,13 @@ void write_body(JsonWriter& out, const http::SelectCall& call) {
   write_call(out, call.selection.call);
   if (!call.reason.empty()) field(out, "reason", call.reason);
 }
+void write_body(JsonWriter& out, const EffectFinding& finding) {
+  field(out, "key", finding.key);
+  field(out, "happened", finding.happened);
+  field(out, "result_base64", base64(finding.result));
+  field(out, "reason", finding.reason);
+  if (finding.begun_under) field(out, "token", finding.begun_under->value);
+}
 template <class T>
 std::string body_of(const T& value) {
   JsonWriter out;
@@ -324,6 +331,8 @@ void run(std::string_view input) {
       return change(input, what == 11);
     case 13:
       return call<QueueSettings>(input, &http::decode_queue_settings);
+    case 14:
+      return call<EffectFinding>(input, &http::decode_finding);
     default:
       return parse(input);
   }

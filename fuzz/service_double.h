@@ -102,7 +102,7 @@ class ServiceDouble : public service::Service {
     to_result(done,
               std::vector<service::QueueOverview>{{.queue = {.name = echo}, .counts = {.queue = echo}}});
   }
-  void set_queue(const Principal&, std::string name, QueueSettings,
+  void set_queue(const Principal&, std::string name, QueueSettings, bool,
                  Done<service::QueueOverview> done) override {
     to_result(done, service::QueueOverview{.queue = {.name = name}, .counts = {.queue = name}});
   }
@@ -117,6 +117,12 @@ class ServiceDouble : public service::Service {
   void purge(const Principal&, service::Selection jobs, Done<service::Changed<PurgeStatus>> done) override {
     to_result(done, changed<PurgeStatus>(jobs));
   }
+  void decide_effect(const Principal&, EffectFinding, Done<DecideStatus> done) override {
+    to_result(done, DecideStatus::decided);
+  }
+  void delete_queue(const Principal&, std::string, Done<QueueDeletion> done) override {
+    to_result(done, QueueDeletion{});
+  }
   void stale_writes(const Principal&, std::size_t, std::string cursor, Done<StalePage> done) override {
     to_result(done, StalePage{.writes = {{.verb = echo, .worker = echo}}, .next = std::move(cursor)});
   }
@@ -128,6 +134,7 @@ class ServiceDouble : public service::Service {
     return std::make_unique<EventSubscription>();
   }
   bool ready() const override { return problem == 0; }
+  void impede(std::string /*why*/) override {}
   std::string why_not_ready() const override { return problem == 0 ? "" : echo; }
   Counters counters() const override { return {}; }
   void drain() override {}

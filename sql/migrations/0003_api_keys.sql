@@ -12,6 +12,8 @@ CREATE TABLE faultline.api_keys (
     created_at  timestamptz NOT NULL DEFAULT faultline.clock(),
     expires_at  timestamptz,
     revoked_at  timestamptz,
+    -- To the minute, by servers.
+    last_used_at timestamptz,
     PRIMARY KEY (bucket, id),
     CHECK (octet_length(id) BETWEEN 1 AND 64),
     CHECK (octet_length(name) BETWEEN 1 AND 128),
@@ -21,4 +23,4 @@ CREATE TABLE faultline.api_keys (
 );
 
 -- What a key is good for cannot be changed later, only ended.
-GRANT SELECT, INSERT, UPDATE (revoked_at) ON faultline.api_keys TO faultline_owner;
+GRANT SELECT, INSERT, UPDATE (revoked_at, last_used_at) ON faultline.api_keys TO faultline_owner;

@@ -14,8 +14,8 @@ SELECT l.taken_id AS id, j.queue, j.kind, j.state::text AS state, j.priority, j.
                  LIMIT $7::bigint) AS c
         WINDOW newest AS (ORDER BY c.taken_id DESC)) AS l
   LEFT JOIN LATERAL (
-       SELECT t.id, t.queue, t.kind, t.state, t.priority, t.attempt, t.token, t.run_at, t.created_at, t.died_at,
-              t.worker, t.last_error, t.tags
+       SELECT t.id, t.queue, t.kind, t.state, t.priority, t.attempt, t.token, t.run_at, t.created_at, t.died_at, t.worker,
+              t.last_error, t.tags
          FROM faultline.jobs t
         WHERE t.bucket = $1::smallint AND t.id = l.taken_id AND t.state::text = $6::text
           AND ($4::text IS NULL OR t.queue = $4::text)

@@ -426,15 +426,30 @@ Expected<Finding> check_failing(pg::Connection& connection, std::int16_t buckets
                          " --state scheduled has each one's last error and when it is tried next"};
 }
 
+/// Whether a new session, as this one is, can run the verbs. What is locked, read-only or forbidden is told
+/// elsewhere.
+Expected<Finding> check_functions(pg::Connection& connection, Deadline until) {
+  auto called = connection.exec(sql::kDatabaseWritable, pg::Params{}.add(std::int16_t{0}), until);
+  if (called || called.error().sqlstate != pg::kFileIsGone)
+    return Finding{.name = "functions", .seen = "a new session can call them"};
+  return Finding{.name = "functions",
+                 .level = Level::danger,
+                 .seen = "a new session cannot call them: " + called.error().message,
+                 .todo =
+                     "PostgreSQL's files were replaced or removed while it ran, as an upgrade does: "
+                     "restart it"};
+}
+
 /// What can be looked at only where Faultline's schema is.
 Expected<void> check_database(pg::Connection& connection, const ServerSettings& server, Findings& findings,
                               Deadline until) {
   auto meta = connection.exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), until);
   if (!meta) return std::unexpected(std::move(meta.error()));
   const auto buckets = meta->get<std::int16_t>(0, 0);
-  for (auto finding : {check_clock(connection, until), check_bloat(connection, server, until),
-                       check_snapshots(connection, until), check_leases(connection, buckets, until),
-                       check_queues(connection, buckets, until), check_failing(connection, buckets, until)}) {
+  for (auto finding : {check_functions(connection, until), check_clock(connection, until),
+                       check_bloat(connection, server, until), check_snapshots(connection, until),
+                       check_leases(connection, buckets, until), check_queues(connection, buckets, until),
+                       check_failing(connection, buckets, until)}) {
     if (!finding) return std::unexpected(std::move(finding.error()));
     findings.push_back(std::move(*finding));
   }

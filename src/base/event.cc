@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "base/json_text.h"
+#include "base/printable.h"
 
 namespace faultline {
 namespace {
@@ -25,9 +26,20 @@ std::string to_text(std::chrono::system_clock::time_point at) {
   return text.data();
 }
 
-/// Text in a line for people: control characters cannot break out of the line.
-void append_plain(std::string& out, std::string_view text) {
-  for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+/// A value in a line for people. It cannot break out of its line, and with quotes around what is more than a
+/// word it cannot pass for another field.
+void append_value(std::string& out, std::string_view value) {
+  const std::string text = printable(value);
+  if (!text.empty() && text.find_first_of(" =\"\\") == std::string::npos) {
+    out += text;
+    return;
+  }
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  out += '"';
 }
 
 EventSink line_sink(std::ostream& out, Severity at_least, std::string (*format)(const Event&)) {
@@ -71,7 +83,7 @@ std::string to_json_line(const Event& event) {
   if (event.attempt > 0) out.key("attempt").integer(event.attempt);
   for (const auto& [name, value] : event.fields) add(name, value);
   out.end_object();
-  return out.take();
+  return printable_json(out.take());
 }
 
 std::string to_text_line(const Event& event) {
@@ -84,7 +96,7 @@ std::string to_text_line(const Event& event) {
     out += ' ';
     out += name;
     out += '=';
-    append_plain(out, value);
+    append_value(out, value);
   };
   if (!event.worker.empty()) add("worker", event.worker);
   if (event.job) add("job", event.job->to_string());

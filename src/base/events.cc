@@ -8,8 +8,6 @@ namespace {
 
 using enum Severity;
 
-constexpr std::string_view kRefusal = "verb reason current_token? current_worker? current_state?";
-
 constexpr std::array kEvents{
     // A job's ordinary attempt.
     EventInfo{"lease_acquired", debug, "job", "", "A worker has claimed a job."},
@@ -30,9 +28,10 @@ constexpr std::array kEvents{
               "A heartbeat got no answer. The job is the one whose lease runs out first, of `leases`."},
     EventInfo{"lease_lost", warning, "job", "reason current_token? current_worker? current_state?",
               "A worker knows that a lease is gone: its handler is told to stop."},
-    EventInfo{"stale_write_blocked", warning, "job", kRefusal,
+    EventInfo{"stale_write_blocked", warning, "job",
+              "verb reason current_token? current_worker? current_state? untold?",
               "The fence refused a write. A server tells of its workers' writes, with the late worker as "
-              "`worker`."},
+              "`worker`; of those about jobs that there are not, ten a second."},
     EventInfo{
         "lease_expired", warning, "job", "lost_by next_state loss",
         "The watchdog ended a lease that ran out; `lost_by` is who held it, `loss` how far the job was."},
@@ -56,6 +55,10 @@ constexpr std::array kEvents{
               "The PostgreSQL that a command runs for itself has died. It is started again."},
     EventInfo{"private_postgres_start_failed", error, "process", "error tries",
               "It could not be started again. After the fifth failure in a row the command ends."},
+    EventInfo{
+        "private_postgres_replaced", warning, "process", "",
+        "An upgrade has replaced the files from which it runs. `faultline up` starts it anew; otherwise "
+        "`faultline pg stop`, and start it again."},
     EventInfo{"private_postgres_back", info, "process", "", "It runs again."},
     EventInfo{"server_lost", error, "process", "error untold?",
               "A worker cannot reach its server. Told as above."},
@@ -72,20 +75,39 @@ constexpr std::array kEvents{
     EventInfo{"server_exit", info, "process", "", "A server has ended."},
     // A server's wires.
     EventInfo{
-        "http_error", error, "process", "method route status code cause untold?",
+        "http_error", error, "process", "method route status code cause untold? peer request",
         "A request failed with a status of 500 or more, and why. Ten a second are told, `untold` is how many "
         "were not."},
+    EventInfo{"rpc_error", error, "process", "method code cause untold? peer request",
+              "A gRPC call failed for a reason of the server's own, and why. Ten a second are told."},
+    EventInfo{"caller_refused", warning, "process", "wire reason untold? peer request",
+              "A call was refused for its key, or because it had none: `missing`, `malformed`, `unknown` (or "
+              "revoked), `wrong_secret` or `expired`, with the part of the key that is no secret. Ten a "
+              "second are told."},
+    EventInfo{"call_answered", info, "process", "wire method route? status key took_ms peer request",
+              "A call was answered. Told if `access_log` is set."},
     EventInfo{
-        "foreign_leases_refused", warning, "process", "key leases",
+        "foreign_leases_refused", warning, "process", "key leases untold?",
         "A key that is bound to queues named leases of jobs that are not of these. It was told that there "
         "are no such jobs."},
     EventInfo{"event_reader_dropped", warning, "process", "route",
               "A watcher of events was too slow, and was cut off."},
     EventInfo{"grpc_error", error, "process", "library message left_out?",
               "What gRPC or Protocol Buffers have to say, at most once a second; `left_out` were before it."},
-    EventInfo{"tls_reloaded", info, "process", "certificate", "A changed certificate is in use."},
+    EventInfo{"tls_reloaded", info, "process", "certificate",
+              "A changed certificate, key or client authority is in use."},
     EventInfo{"tls_reload_failed", warning, "process", "problem",
-              "A changed certificate cannot be used; the old one stays."},
+              "A changed certificate, key or client authority cannot be used; the old ones stay."},
+    EventInfo{
+        "grpc_flood_cut", warning, "process", "connections",
+        "gRPC clients sent more than they let be answered, such as streams that are reset at once, and were "
+        "cut. Told once a second at most."},
+    EventInfo{"connections_limited", warning, "process", "descriptors http grpc",
+              "The process may not have descriptors for all connections of the settings; `http` and `grpc` "
+              "may have so many."},
+    EventInfo{"wires_unanswered", error, "process", "why",
+              "The server does not answer on its own addresses, and is not ready."},
+    EventInfo{"wires_answered", info, "process", "", "It answers on them again."},
     // Traces.
     EventInfo{"spans_dropped", warning, "process", "spans why",
               "Spans could not be exported. Told at most once a minute."},

@@ -99,12 +99,26 @@ struct CommandTree {
   CLI::App app;
 };
 
+/// Everybody on the machine can read the words of a command line as long as it runs.
+void hide_passwords(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;
+    const std::string_view dsn = std::string_view{word}.substr(value);
+    if (!looks_like_a_dsn(dsn)) continue;
+    const std::string shown = word.substr(0, value) + without_passwords(dsn);
+    if (shown == word) continue;
+    for (std::size_t at = 0; at < word.size(); ++at) argv[i][at] = at < shown.size() ? shown[at] : '\0';
+  }
+}
+
 int parse_and_run(const Program& program, int all_words, char** argv) {
   const int argc = count_our_words(all_words, argv);
   CommandTree tree{program};
   tree.options.program_arguments.assign(argv + argc, argv + all_words);
   try {
     tree.app.parse(argc, argv);
+    hide_passwords(argc, argv);
   } catch (const CLI::Success& help_or_version) {
     return tree.app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {

@@ -26,7 +26,8 @@ struct Settings {
   bool allow_insecure = false;  ///< listen beyond this machine without keys or without TLS
   std::string tls_cert{};       ///< PEM files; both or none. Read again when they change
   std::string tls_key{};
-  std::string tls_client_ca{};  ///< gRPC clients must have a certificate of this authority (mTLS)
+  std::string tls_client_ca{};  ///< gRPC clients must have a certificate of this authority (mTLS), and a key
+                                ///< if auth asks for one
 
   std::size_t database_connections = 4;
   bool watchdog = true;
@@ -34,6 +35,7 @@ struct Settings {
   std::chrono::milliseconds audit_interval{300'000};  ///< 0 ("off"): never
   std::size_t waiting_max = 10'000;
   std::size_t streams_max = 10'000;
+  std::size_t grpc_connections_max = 4'096;
   std::size_t batch_max = 1'000;
   std::size_t payload_max = 1'048'576;
   std::size_t json_depth_max = 128;
@@ -46,6 +48,7 @@ struct Settings {
   std::chrono::milliseconds http_idle_timeout{60'000};  ///< a kept-alive connection without a request
   std::chrono::milliseconds http_write_timeout{30'000};
   std::string cors_origin{};  ///< empty: no CORS
+  std::string hosts{};        ///< names of this server for callers without keys, separated by commas
 
   std::chrono::milliseconds drain_delay{
       0};  ///< between "not ready" and closing, for the load balancer to notice
@@ -59,6 +62,7 @@ struct Settings {
 
   std::string log_format = "text";  ///< text or json
   std::string log_level = "info";   ///< debug info warning error
+  bool access_log = false;
 };
 
 /// One row per setting: the one place that knows their names, for parsing, --help, docs and `config check`.

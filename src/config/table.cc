@@ -169,6 +169,26 @@ std::optional<Error> check_origin(std::string_view value) {
                "write it as https://app.example.com, without a path; or * for all");
 }
 
+/// As they stand in URLs, and as browsers send them.
+std::optional<Error> check_hosts(std::string_view value) {
+  while (!value.empty()) {
+    const std::string_view name = value.substr(0, value.find(','));
+    const bool address = name.starts_with('[') && name.ends_with(']');
+    const auto allowed = [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+             c == '-' || c == '_' || (address && (c == ':' || c == '[' || c == ']'));
+    };
+    if (name.empty() || !std::ranges::all_of(name, allowed))
+      return wrong(
+          quoted(name) + " is not a host's name",
+          "write names without ports, separated by commas alone, such as queue.example.com,[fd00::1]");
+    value.remove_prefix(name.size());
+    if (value == ",") return wrong("after the last comma there is no name", "leave that comma out");
+    if (!value.empty()) value.remove_prefix(1);
+  }
+  return std::nullopt;
+}
+
 Row choice(std::string name, std::string Settings::* member, std::vector<std::string> known,
            std::string help) {
   std::string value_name;
@@ -252,7 +272,9 @@ std::vector<Row> make_table() {
       file("tls_key", &S::tls_key,
            "PEM file with the certificate's private key; read again when it changes."),
       file("tls_client_ca", &S::tls_client_ca,
-           "PEM file with an authority; gRPC clients must have a certificate of it (mTLS)."),
+           "PEM file with an authority; gRPC clients must have a certificate of it (mTLS), and a key as well "
+           "if "
+           "auth is keys; read again when it changes."),
       count("database_connections", &S::database_connections, 1, 1'000, "Connections to the database."),
       boolean("watchdog", &S::watchdog, "Whether this server also ends leases that ran out."),
       duration("metrics_interval", &S::metrics_interval, 100ms, 1h,
@@ -262,10 +284,13 @@ std::vector<Row> make_table() {
       count("waiting_max", &S::waiting_max, 1, 1'000'000,
             "Jobs, leases and calls that may wait for the database; more are refused."),
       count("streams_max", &S::streams_max, 1, 1'000'000, "Workers' streams at once; more are refused."),
+      count("grpc_connections_max", &S::grpc_connections_max, 1, 1'000'000,
+            "gRPC connections at once; those without an admitted call make room for others."),
       count("batch_max", &S::batch_max, 1, 100'000, "Jobs, leases or results in one call."),
       size("payload_max", &S::payload_max, 1, 256 * kMiB, "The largest payload of a job."),
       count("json_depth_max", &S::json_depth_max, 1, 10'000, "How deep JSON may be nested."),
-      count("http_connections_max", &S::http_connections_max, 1, 1'000'000, "HTTP connections at once."),
+      count("http_connections_max", &S::http_connections_max, 1, 1'000'000,
+            "HTTP connections at once; the longest idle make room for others."),
       size("http_header_max", &S::http_header_max, kKiB, kMiB, "The largest head of an HTTP request."),
       size("http_body_max", &S::http_body_max, kKiB, kGiB, "The largest body of an HTTP request."),
       duration("http_header_timeout", &S::http_header_timeout, 1ms, 24h,
@@ -276,6 +301,9 @@ std::vector<Row> make_table() {
       duration("http_write_timeout", &S::http_write_timeout, 1ms, 24h, "For a client to take an answer."),
       text("cors_origin", "ORIGIN", &S::cors_origin, check_origin,
            "Web pages of this origin may call the HTTP API; empty: none."),
+      text("hosts", "NAMES", &S::hosts, check_hosts,
+           "Names under which HTTP may be called without keys, beside localhost and the address of listen, "
+           "separated by commas."),
       duration("drain_delay", &S::drain_delay, 0ms, 1h,
                "Between \"not ready\" and closing, for the load balancer to notice."),
       duration("drain_max", &S::drain_max, 0ms, 24h, "For calls under way when the server stops."),
@@ -285,6 +313,8 @@ std::vector<Row> make_table() {
             "Which part of the jobs that come without a trace begins one."),
       choice("log_format", &S::log_format, {"text", "json"}, "How log lines are written."),
       choice("log_level", &S::log_level, {"debug", "info", "warning", "error"}, "From which severity on."),
+      boolean("access_log", &S::access_log,
+              "Whether every answer has a line in the log, with who asked for what."),
   };
   const Settings defaults;
   for (Row& made : rows) made.setting.default_value = made.write(defaults);

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
+#include "base/request_id.h"
 #include "http/handlers.h"
 #include "http/problem.h"
 
@@ -19,7 +20,32 @@ namespace {
 namespace beast = boost::beast;
 using namespace std::chrono_literals;
 using TimePoint = HttpConnection::Clock::time_point;
-using Parser = beast::http::request_parser<beast::http::string_body>;
+
+/// A body in memory, which is taken as bytes come: what a client announces costs nothing.
+struct GrowingBody {
+  using value_type = std::string;
+  class reader {  // NOLINT(readability-identifier-naming): Beast looks for it under this name
+   public:
+    template <bool isRequest, class Fields>
+    reader(beast::http::header<isRequest, Fields>& /*head*/, value_type& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>& /*length*/, beast::error_code& error) { error = {}; }
+    template <class Buffers>
+    std::size_t put(const Buffers& buffers, beast::error_code& error) {
+      error = {};
+      std::size_t bytes = 0;
+      for (const boost::asio::const_buffer buffer : beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+        bytes += buffer.size();
+      }
+      return bytes;
+    }
+    void finish(beast::error_code& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+using Parser = beast::http::request_parser<GrowingBody>;
 
 constexpr std::size_t kReadBytes = 16'384;
 constexpr std::size_t kPipelinedBytesMax = 65'536;  ///< read ahead while a client waits for its answer
@@ -111,6 +137,7 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
 
   void start() override {
     due_in(shared_.options.header_timeout);
+    wait_for_request();
     transport_->handshake([self = shared_from_this()](bool good) {
       if (self->phase_ == Phase::closed) return;
       if (!good) return self->close();
@@ -135,11 +162,17 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (phase_ == Phase::closed) return;
     const auto self = shared_from_this();
     phase_ = Phase::closed;
+    shared_.idle.leave(place_);
     transport_->close();
     release_body();
     lose_answer();
     end_request();
     closed_();
+  }
+
+  void close_if_idle() override {
+    // A client that nobody knows has no request that is worth more than another client.
+    if (!known_ || (phase_ == Phase::head && buffer_.size() == 0)) close();
   }
 
   // What an exchange asks for, on this thread.
@@ -164,7 +197,8 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     stream_ = std::move(stream);
     idle_frame_ = std::move(idle);
     due_ = TimePoint::max();
-    stream_write(compose_head(head, {.keep_alive = false, .with_length = false, .extra = cors_lines_}), 0);
+    tell_of_answer(head);
+    stream_write(compose_head(head, {.keep_alive = false, .with_length = false, .extra = extra_lines_}), 0);
     read();
     if (shared_.draining || head_only_) stream_end();
   }
@@ -263,6 +297,11 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     }
   }
 
+  /// Until its head has come it may be closed to make room.
+  void wait_for_request() {
+    place_ = shared_.idle.enter({.connection = weak_from_this(), .mailbox = mailbox_}, known_);
+  }
+
   void next_request() {
     phase_ = Phase::head;
     parser_.emplace();
@@ -270,11 +309,16 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     parser_->body_limit(shared_.options.body_max);
     parser_->eager(false);
     head_only_ = false;
-    cors_lines_.clear();
+    extra_lines_.clear();
+    request_id_.clear();
+    began_ = {};
+    admitted_ = {};
     route_ = nullptr;
     method_.clear();
     // A client that has just connected has no reason to be idle.
     due_in(buffer_.size() == 0 && handled_ ? shared_.options.idle_timeout : shared_.options.header_timeout);
+    shared_.idle.leave(place_);
+    wait_for_request();
     if (buffer_.size() == 0) {
       if (shared_.draining || peer_done_) return close();
       shrink_buffer();
@@ -335,6 +379,10 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     }
     admitted_ = std::move(*admitted);
     route_ = admitted_.route;
+    if (route_->operation) {
+      known_ = true;
+      shared_.idle.leave(place_);
+    }
     phase_ = Phase::body;
     due_in(shared_.options.body_timeout);
     parser_->eager(true);
@@ -356,12 +404,20 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
       request_.headers.emplace_back(view(field.name_string()), view(field.value()));
     const auto length = parser_->content_length();
     request_.has_body = parser_->chunked() || (length && *length > 0);
-    if (!shared_.options.cors_origin.empty() && request_.header("Origin") == shared_.options.cors_origin) {
-      cors_lines_ = "Access-Control-Allow-Origin: " + shared_.options.cors_origin +
-                    "\r\nAccess-Control-Expose-Headers: Location, Retry-After\r\nVary: Origin\r\n";
+    name_request(request_.header("X-Request-Id"));
+    if (may_come_from(request_.header("Origin"), shared_.options.cors_origin)) {
+      extra_lines_ +=
+          "Access-Control-Allow-Origin: " + shared_.options.cors_origin +
+          "\r\nAccess-Control-Expose-Headers: Location, Retry-After, X-Request-Id\r\nVary: Origin\r\n";
     }
     gzip_ = accepts_gzip(request_.header("Accept-Encoding"));
     keep_alive_ = parser_->keep_alive() && message.version() >= 11;
+  }
+
+  void name_request(std::string_view given) {
+    request_id_ = request_id(given);
+    extra_lines_ = "X-Request-Id: " + request_id_ + "\r\n";
+    began_ = Clock::now();
   }
 
   std::optional<Response> judge_head() {
@@ -373,14 +429,26 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (!expect.empty() && !equal_ignoring_case(expect, "100-continue")) {
       return problem_response(417, malformed("only 100-continue can be expected"));
     }
+    if (auto refusal = judge_transfer_coding()) return refusal;
     const auto length = parser_->content_length();
     if (length && *length > shared_.options.body_max) return body_too_large();
-    if (!reserve_body(parser_->chunked() ? shared_.options.body_max : length.value_or(0))) {
-      return problem_response({.code = service::Code::overloaded,
-                               .message = "too many large requests are under way",
-                               .hint = "try again, or send smaller batches"});
-    }
     return std::nullopt;
+  }
+
+  /// The parser knows `chunked` alone, and takes what is coded otherwise for a request without a body: what
+  /// follows would be the next request.
+  std::optional<Response> judge_transfer_coding() const {
+    const auto& message = parser_->get();
+    const auto count = message.count(beast::http::field::transfer_encoding);
+    if (count == 0) return std::nullopt;
+    if (message.version() < 11 || !parser_->chunked()) {
+      return problem_response(malformed("the end of the body cannot be known",
+                                        "send Content-Length, or Transfer-Encoding: chunked in HTTP/1.1"));
+    }
+    if (count == 1 && equal_ignoring_case(request_.header("Transfer-Encoding"), "chunked"))
+      return std::nullopt;
+    return problem_response(501, malformed("chunked is the only transfer coding that is understood here",
+                                           "send the body without another"));
   }
 
   Response body_too_large() const {
@@ -390,14 +458,14 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
          .hint = "send it in several requests"});
   }
 
-  bool reserve_body(std::uint64_t bytes) {
-    if (bytes <= kSmallBody) return true;
-    if (shared_.body_bytes.fetch_add(bytes) + bytes > shared_.body_bytes_max()) {
-      shared_.body_bytes -= bytes;
-      return false;
-    }
+  /// Counts what has come of the body, if it is large. Not what was announced: who sends slowly, or nothing,
+  /// takes no memory, and must not take that of others.
+  bool reserve_body() {
+    const std::uint64_t bytes = parser_->get().body().size();
+    if (bytes <= kSmallBody || bytes <= body_reserved_) return true;
+    const std::uint64_t more = bytes - body_reserved_;
     body_reserved_ = bytes;
-    return true;
+    return shared_.body_bytes.fetch_add(more) + more <= shared_.body_bytes_max();
   }
   void release_body() { shared_.body_bytes -= std::exchange(body_reserved_, 0); }
 
@@ -418,6 +486,11 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void parse_body() {
     while (!parser_->is_done()) {
       if (!feed()) return;
+      if (!reserve_body()) {
+        return refuse(problem_response({.code = service::Code::overloaded,
+                                        .message = "too many large requests are under way",
+                                        .hint = "try again, or send smaller batches"}));
+      }
     }
     phase_ = Phase::handling;
     due_ = TimePoint::max();  // the service has a limit of its own
@@ -448,14 +521,16 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   void refuse(Response response) { write_answer(last_word(std::move(response))); }
 
   void write_answer(Response response, bool linger = true) {
-    log_failure(response);
+    // What could not be read has no name yet.
+    if (request_id_.empty()) name_request({});
+    tell_of_answer(response);
     release_body();
     phase_ = Phase::writing;
     due_in(shared_.options.write_timeout);
     linger_ = linger;
     keep_alive_ = keep_alive_ && !response.close && !shared_.draining;
     if (gzip_ && response.body.size() > kGzipBytesMin) compress(response);
-    std::string head = compose_head(response, {.keep_alive = keep_alive_, .extra = cors_lines_});
+    std::string head = compose_head(response, {.keep_alive = keep_alive_, .extra = extra_lines_});
     lost_ = std::move(response.lost);
     writing_ = true;
     transport_->write(std::move(head), head_only_ ? std::string{} : std::move(response.body),
@@ -492,21 +567,51 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
     if (auto lost = std::exchange(lost_, nullptr)) lost(/*begun=*/true);
   }
 
-  /// One line for a request that failed here; no body, no query, no key.
-  void log_failure(const Response& response) const {
+  // Lines in the log: no body, no path, no query, no key but the part of it that is no secret.
+
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  void tell_of_answer(const Response& response) const {
+    if (response.status >= 500) tell_of_failure(response);
+    if (response.status == 401) tell_of_refusal(response);
+    if (!shared_.options.access_log) return;
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
+    tell("call_answered", Severity::info,
+         {{"wire", "http"},
+          {"method", route_ ? std::string{route_->method} : std::string{}},
+          {"route", route_ ? std::string{route_->pattern} : std::string{}},
+          {"status", std::to_string(response.status)},
+          {"key", admitted_.who.label()},
+          {"took_ms", std::to_string(took.count())}});
+  }
+
+  void tell_of_failure(const Response& response) const {
     // Who asks whether it is ready asks often, and gets the answer; why it is not is logged once, elsewhere.
-    if (response.status < 500 || (route_ && route_->handler == &get_ready)) return;
+    if (route_ && route_->handler == &get_ready) return;
     const auto untold = shared_.failures.tell(Clock::now());
     if (!untold) return;
-    std::vector<std::pair<std::string, std::string>> fields{
-        {"method", route_ ? std::string{route_->method} : std::string{}},
-        {"route", route_ ? std::string{route_->pattern} : std::string{}},
-        {"status", std::to_string(response.status)},
-        {"code", std::string{response.code}},
-        {"cause", response.cause}};
+    Fields fields{{"method", route_ ? std::string{route_->method} : std::string{}},
+                  {"route", route_ ? std::string{route_->pattern} : std::string{}},
+                  {"status", std::to_string(response.status)},
+                  {"code", std::string{response.code}},
+                  {"cause", response.cause}};
     if (*untold > 0) fields.emplace_back("untold", std::to_string(*untold));
-    shared_.options.log({.name = "http_error",
-                         .severity = response.status == 503 ? Severity::warning : Severity::error,
+    tell("http_error", response.status == 503 ? Severity::warning : Severity::error, std::move(fields));
+  }
+
+  void tell_of_refusal(const Response& response) const {
+    const auto untold = shared_.refusals.tell(Clock::now());
+    if (!untold) return;
+    Fields fields{{"wire", "http"}, {"reason", response.cause}};
+    if (*untold > 0) fields.emplace_back("untold", std::to_string(*untold));
+    tell("caller_refused", Severity::warning, std::move(fields));
+  }
+
+  void tell(std::string_view name, Severity severity, Fields fields) const {
+    fields.emplace_back("peer", transport_->peer());
+    fields.emplace_back("request", request_id_);
+    shared_.options.log({.name = name,
+                         .severity = severity,
                          .at = std::chrono::system_clock::now(),
                          .fields = std::move(fields)});
   }
@@ -545,6 +650,8 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   bool writing_ = false;
   bool peer_done_ = false;  ///< it sends nothing more
   bool handled_ = false;    ///< it has had a request before
+  bool known_ = false;      ///< a call of it was admitted
+  IdleConnections::Place place_ = 0;
 
   // The request.
   std::optional<Parser> parser_;
@@ -555,7 +662,9 @@ class ClientConnection : public HttpConnection, public std::enable_shared_from_t
   bool head_only_ = false;
   bool keep_alive_ = true;
   bool gzip_ = false;
-  std::string cors_lines_;
+  std::string extra_lines_;  ///< of the answer's head
+  std::string request_id_;
+  TimePoint began_{};
   std::uint64_t body_reserved_ = 0;
   std::shared_ptr<void> kept_;
   std::move_only_function<void()> over_;

@@ -216,7 +216,8 @@ Response queue_response(const service::QueueOverview& queue) {
 }  // namespace
 
 void post_jobs(const Call& call) {
-  const bool ndjson = call.request.header("Content-Type").starts_with("application/x-ndjson");
+  const bool ndjson =
+      equal_ignoring_case(media_type(call.request.header("Content-Type")), "application/x-ndjson");
   auto jobs = accepted(call, decode_jobs(call.request.body, ndjson, call.limits()));
   if (!jobs) return;
   if (jobs->jobs.empty()) {

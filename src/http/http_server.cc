@@ -14,7 +14,6 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "http/connection.h"
-#include "http/tls.h"
 #include "http/transport_asio.h"
 
 namespace faultline::http {
@@ -77,8 +76,7 @@ class Loop {
 
   [[nodiscard]] asio::io_context& context() { return context_; }
 
-  void start(std::function<void()> every_second) {
-    every_second_ = std::move(every_second);
+  void start() {
     schedule_tick();
     thread_ = std::jthread{[this] { context_.run(); }};
   }
@@ -94,10 +92,11 @@ class Loop {
   }
 
   /// On any thread.
-  void adopt(Tcp::socket socket, std::shared_ptr<asio::ssl::context> tls) {
-    asio::post(context_, [this, socket = std::move(socket), tls = std::move(tls)]() mutable {
-      auto transport =
-          tls ? tls_transport(std::move(socket), std::move(tls)) : plain_transport(std::move(socket));
+  void adopt(Tcp::socket socket) {
+    asio::post(context_, [this, socket = std::move(socket)]() mutable {
+      const auto& tls = shared_.options.certificates;
+      auto transport = tls ? tls_transport(std::move(socket), tls->current()->context.get())
+                           : plain_transport(std::move(socket));
       const std::uint64_t number = next_number_++;
       auto connection = make_connection(std::move(transport), shared_, mailbox_, [this, number] {
         connections_.erase(number);
@@ -133,10 +132,6 @@ class Loop {
   void tick() {
     const auto now = HttpConnection::Clock::now();
     for (const auto& connection : all()) connection->tick(now);
-    if (every_second_ && now >= next_second_) {
-      next_second_ = now + 1s;
-      every_second_();
-    }
   }
 
   SharedState& shared_;
@@ -145,8 +140,6 @@ class Loop {
   std::shared_ptr<LoopMailbox> mailbox_;
   std::unordered_map<std::uint64_t, std::shared_ptr<HttpConnection>> connections_;
   std::uint64_t next_number_ = 0;
-  std::function<void()> every_second_;
-  HttpConnection::Clock::time_point next_second_{};
   std::jthread thread_;
 };
 
@@ -157,6 +150,7 @@ class RunningHttpServer : public HttpServer {
       : shared_{.options = options,
                 .router = Router{{.json_depth_max = options.json_depth_max,
                                   .cors_origin = options.cors_origin,
+                                  .hosts = options.hosts,
                                   .metrics = options.metrics},
                                  service,
                                  authenticator}},
@@ -168,18 +162,8 @@ class RunningHttpServer : public HttpServer {
   }
 
   Expected<void> listen() {
-    const HttpServerOptions& options = shared_.options;
-    if (!options.tls_cert.empty()) {
-      auto certificate = Certificate::load(options.tls_cert, options.tls_key);
-      if (!certificate) return std::unexpected(std::move(certificate.error()));
-      certificate_ = std::move(*certificate);
-    }
     if (auto bound = bind(); !bound) return bound;
-    for (std::size_t i = 0; i < loops_.size(); ++i) {
-      const bool watches = i == 0 && certificate_ != nullptr;
-      loops_[i]->start(watches ? [this] { certificate_->refresh(shared_.options.log); }
-                               : std::function<void()>{});
-    }
+    for (const auto& loop : loops_) loop->start();
     asio::post(loops_.front()->context(), [this] { accept(); });
     return {};
   }
@@ -229,22 +213,32 @@ class RunningHttpServer : public HttpServer {
   }
 
   void accept() {
+    // Those that were told to go are gone soon.
+    constexpr std::size_t kLeavingMax = 32;
+    if (shared_.connections >= shared_.options.connections_max + kLeavingMax) return accept_later();
     Loop& loop = *loops_[next_loop_++ % loops_.size()];
     acceptor_.async_accept(loop.context(), [this, &loop](const SystemError& error, Tcp::socket socket) {
       if (!acceptor_.is_open()) return;
       if (error) return accept_later();
-      if (shared_.connections >= shared_.options.connections_max) {
-        refuse(socket);
-      } else {
+      if (make_room()) {
         ++shared_.connections;
-        loop.adopt(std::move(socket), certificate_ ? certificate_->context() : nullptr);
+        loop.adopt(std::move(socket));
+      } else {
+        refuse(socket);
       }
       accept();
     });
   }
-  /// Out of file descriptors, most likely: some will be free soon.
+  /// For one more. At the limit, who waits longest without a request goes.
+  bool make_room() {
+    if (shared_.connections < shared_.options.connections_max) return true;
+    if (!shared_.idle.close_longest()) return false;
+    ++shared_.refused_connections;
+    return true;
+  }
+  /// Out of file descriptors, or of connections, most likely: some will be free soon.
   void accept_later() {
-    retry_.expires_after(50ms);
+    retry_.expires_after(10ms);
     retry_.async_wait([this](const SystemError& error) {
       if (!error && acceptor_.is_open()) accept();
     });
@@ -252,7 +246,7 @@ class RunningHttpServer : public HttpServer {
   /// One word, if the system takes it at once, and closed.
   void refuse(Tcp::socket& socket) {
     ++shared_.refused_connections;
-    if (certificate_) return;
+    if (shared_.options.certificates) return;
     constexpr std::string_view kBusy =
         "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: "
         "close\r\n\r\n";
@@ -269,7 +263,6 @@ class RunningHttpServer : public HttpServer {
   }
 
   SharedState shared_;
-  std::unique_ptr<Certificate> certificate_;
   std::vector<std::unique_ptr<Loop>> loops_;
   Tcp::acceptor acceptor_{loops_.front()->context()};
   asio::steady_timer retry_{loops_.front()->context()};

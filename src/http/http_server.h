@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "faultline/error.h"
 #include "faultline/event.h"
 #include "service/authenticator.h"
 #include "service/service.h"
+#include "tls/certificates.h"
 
 namespace faultline::http {
 
@@ -26,9 +29,11 @@ struct HttpServerOptions {
   std::chrono::milliseconds idle_timeout{60'000};
   std::chrono::milliseconds write_timeout{30'000};
   std::string cors_origin{};
-  std::string tls_cert{};  ///< files; both or none. Read again when they change
-  std::string tls_key{};
-  EventSink log{};                         ///< required
+  /// Under which names calls are taken, without ports, an IPv6 address in brackets; nothing: under every one.
+  std::optional<std::vector<std::string>> hosts{};
+  std::shared_ptr<const tls::Certificates> certificates{};  ///< nothing: no TLS
+  EventSink log{};                                          ///< required
+  bool access_log = false;                                  ///< a line for every answer
   std::function<std::string()> metrics{};  ///< the body of GET /metrics, in Prometheus' text format
 };
 

@@ -69,12 +69,16 @@ std::string_view reason_of(int status) {
       return "Unsupported Media Type";
     case 417:
       return "Expectation Failed";
+    case 421:
+      return "Misdirected Request";
     case 422:
       return "Unprocessable Content";
     case 429:
       return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
     default:
@@ -107,6 +111,16 @@ std::string compose_head(const Response& response, const Framing& framing) {
   head += framing.extra;
   head += "\r\n";
   return head;
+}
+
+bool may_come_from(std::string_view origin, std::string_view allowed) {
+  return !origin.empty() && !allowed.empty() && (allowed == "*" || origin == allowed);
+}
+
+std::string_view media_type(std::string_view content_type) {
+  content_type = content_type.substr(0, content_type.find(';'));
+  while (content_type.ends_with(' ')) content_type.remove_suffix(1);
+  return content_type;
 }
 
 bool accepts_gzip(std::string_view accept_encoding) {

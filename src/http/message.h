@@ -85,6 +85,11 @@ struct Framing {
 /// Nothing if it fails.
 [[nodiscard]] std::string gzip(std::string_view bytes);
 
+/// Whether pages of this origin may call, when `allowed` is what the settings allow: an origin, * or nothing.
+[[nodiscard]] bool may_come_from(std::string_view origin, std::string_view allowed);
+/// A Content-Type without its parameters.
+[[nodiscard]] std::string_view media_type(std::string_view content_type);
+
 [[nodiscard]] bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 }  // namespace faultline::http

@@ -237,12 +237,6 @@ std::optional<std::vector<std::string>> match(std::string_view pattern, std::str
   return params;
 }
 
-std::string_view media_type(std::string_view content_type) {
-  content_type = content_type.substr(0, content_type.find(';'));
-  while (content_type.ends_with(' ')) content_type.remove_suffix(1);
-  return content_type;
-}
-
 std::optional<Response> refuse_media_type(const Route& route, const Request& head) {
   if (!head.has_body || head.method == "GET" || head.method == "HEAD") return std::nullopt;
   const std::string_view type = media_type(head.header("Content-Type"));
@@ -263,11 +257,19 @@ std::string_view authority_of(std::string_view origin) {
   return scheme == std::string_view::npos ? std::string_view{} : origin.substr(scheme + 3);
 }
 
-/// A page of another site must not make a browser write here, whatever the browser lets through.
-bool is_foreign_write(const Request& head, std::string_view cors_origin) {
+/// A page of another site must not make a browser call here, whatever the browser lets through.
+bool is_foreign_page(const Request& head, std::string_view cors_origin) {
   const std::string_view origin = head.header("Origin");
-  if (origin.empty() || head.method == "GET" || head.method == "HEAD" || origin == cors_origin) return false;
+  if (may_come_from(origin, cors_origin)) return false;
+  if (head.header("Sec-Fetch-Site") == "cross-site") return true;
+  if (origin.empty() || head.method == "GET" || head.method == "HEAD") return false;
   return !equal_ignoring_case(authority_of(origin), head.header("Host"));
+}
+
+/// A Host header without its port.
+std::string_view host_of(std::string_view authority) {
+  const std::size_t after = authority.starts_with('[') ? authority.find(']') : 0;
+  return authority.substr(0, authority.find(':', after == std::string_view::npos ? 0 : after));
 }
 
 std::string_view bearer_of(const Request& head) {
@@ -282,7 +284,7 @@ Response preflight_response(const std::string& methods) {
   Response response{.status = 204, .content_type = {}};
   response.headers.emplace_back("Access-Control-Allow-Methods", methods);
   response.headers.emplace_back("Access-Control-Allow-Headers",
-                                "Authorization, Content-Type, Idempotency-Key, traceparent");
+                                "Authorization, Content-Type, Idempotency-Key, traceparent, X-Request-Id");
   response.headers.emplace_back("Access-Control-Max-Age", "600");
   return response;
 }
@@ -379,6 +381,24 @@ std::expected<Router::Admitted, Response> Router::find(const Request& head) cons
   return std::unexpected(preflight ? preflight_response(methods) : wrong_method(methods));
 }
 
+std::optional<Response> Router::refuse_page(const Route& route, const Request& head) const {
+  if (!route.operation) return std::nullopt;
+  // A page whose name the attacker lets point to this machine is of the same origin as we are, to a browser.
+  const std::string_view host = host_of(head.header("Host"));
+  if (options_.hosts && !host.empty() && std::ranges::none_of(*options_.hosts, [&](const std::string& known) {
+        return equal_ignoring_case(host, known);
+      })) {
+    return problem_response(421,
+                            {.code = service::Code::forbidden,
+                             .message = "this server is not known under that name",
+                             .hint = "call it localhost, or name it in the setting hosts, or ask for keys"});
+  }
+  if (!is_foreign_page(head, options_.cors_origin)) return std::nullopt;
+  return problem_response({.code = service::Code::forbidden,
+                           .message = "a page of another origin may not call this",
+                           .hint = "allow its origin with cors_origin"});
+}
+
 std::optional<Response> Router::refuse_caller(Admitted& admitted, const Request& head) const {
   if (!admitted.route->operation) return std::nullopt;
   const std::string_view bearer = bearer_of(head);
@@ -400,11 +420,7 @@ std::optional<Response> Router::refuse_caller(Admitted& admitted, const Request&
 std::expected<Router::Admitted, Response> Router::admit(const Request& head) const {
   auto admitted = find(head);
   if (!admitted) return admitted;
-  if (is_foreign_write(head, options_.cors_origin)) {
-    return std::unexpected(problem_response({.code = service::Code::forbidden,
-                                             .message = "a page of another origin may not write here",
-                                             .hint = "allow its origin with cors_origin"}));
-  }
+  if (auto refused = refuse_page(*admitted->route, head)) return std::unexpected(std::move(*refused));
   if (auto refused = refuse_caller(*admitted, head)) return std::unexpected(std::move(*refused));
   if (auto refused = refuse_media_type(*admitted->route, head)) return std::unexpected(std::move(*refused));
   return admitted;
@@ -419,9 +435,9 @@ void Router::handle(const Admitted& admitted, const Request& request,
                              .request = request,
                              .params = admitted.params,
                              .exchange = exchange});
-  } catch (const std::exception&) {
-    exchange->respond(
-        problem_response({.code = service::Code::internal, .message = "the server failed at this"}));
+  } catch (const std::exception& error) {
+    exchange->respond(problem_response(
+        {.code = service::Code::internal, .message = "the server failed at this", .cause = error.what()}));
   }
 }
 

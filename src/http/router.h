@@ -20,6 +20,7 @@ namespace faultline::http {
 struct RouterOptions {
   std::size_t json_depth_max = 128;
   std::string cors_origin{};
+  std::optional<std::vector<std::string>> hosts{};
   std::function<std::string()> metrics{};
 };
 
@@ -75,6 +76,7 @@ class Router {
 
  private:
   [[nodiscard]] std::expected<Admitted, Response> find(const Request& head) const;
+  [[nodiscard]] std::optional<Response> refuse_page(const Route& route, const Request& head) const;
   [[nodiscard]] std::optional<Response> refuse_caller(Admitted& admitted, const Request& head) const;
 
   RouterOptions options_;

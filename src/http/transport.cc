@@ -26,9 +26,9 @@ class AsioTransport : public Transport {
       : socket_(std::move(socket)) {
     prepare();
   }
-  AsioTransport(Tcp::socket socket, std::shared_ptr<asio::ssl::context> context)
+  AsioTransport(Tcp::socket socket, asio::ssl::context&& context)
     requires std::same_as<Socket, TlsStream>
-      : context_(std::move(context)), socket_(std::move(socket), *context_) {
+      : socket_(std::move(socket), context) {
     prepare();
   }
 
@@ -78,6 +78,8 @@ class AsioTransport : public Transport {
     tcp().close(ignored);
   }
 
+  [[nodiscard]] std::string peer() const override { return peer_; }
+
  private:
   void end_and_discard(Written done) {
     ErrorCode ignored;
@@ -102,10 +104,12 @@ class AsioTransport : public Transport {
   void prepare() {
     ErrorCode ignored;
     tcp().set_option(Tcp::no_delay{true}, ignored);
+    const Tcp::endpoint from = tcp().remote_endpoint(ignored);
+    if (!ignored) peer_ = from.address().to_string() + ":" + std::to_string(from.port());
   }
 
-  std::shared_ptr<asio::ssl::context> context_;  // of TLS; outlives the stream
   Socket socket_;
+  std::string peer_;
   std::string head_;
   std::string body_;
   std::array<char, 1'024> discarded_{};
@@ -117,8 +121,9 @@ std::unique_ptr<Transport> plain_transport(Tcp::socket socket) {
   return std::make_unique<AsioTransport<Tcp::socket>>(std::move(socket));
 }
 
-std::unique_ptr<Transport> tls_transport(Tcp::socket socket, std::shared_ptr<asio::ssl::context> context) {
-  return std::make_unique<AsioTransport<TlsStream>>(std::move(socket), std::move(context));
+std::unique_ptr<Transport> tls_transport(Tcp::socket socket, SSL_CTX* context) {
+  SSL_CTX_up_ref(context);  // the wrapper gives it back, and the stream has its own
+  return std::make_unique<AsioTransport<TlsStream>>(std::move(socket), asio::ssl::context{context});
 }
 
 }  // namespace faultline::http

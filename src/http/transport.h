@@ -28,6 +28,8 @@ class Transport {
   /// too.
   virtual void linger(Written done) = 0;
   virtual void close() = 0;
+  /// The client's address and port, for the log; empty when it is not known.
+  [[nodiscard]] virtual std::string peer() const { return {}; }
 };
 
 }  // namespace faultline::http

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ Problem ended() {
 
 struct Known {
   Sha256 secret_hash{};
+  std::unique_ptr<std::atomic<bool>> used =
+      std::make_unique<std::atomic<bool>>(false);  ///< since it was read
   Principal who;
   std::optional<DatabaseTime> expires_at;
 };
@@ -88,7 +91,7 @@ class RefreshedKeyring final : public Keyring {
   }
 
   [[nodiscard]] service::ServiceResult<Principal> authenticate(std::string_view bearer) const override {
-    if (bearer.empty()) return std::unexpected(unauthenticated("this server asks for a key"));
+    if (bearer.empty()) return refuse("missing", unauthenticated("this server asks for a key"));
     const std::shared_ptr<const Snapshot> keys = snapshot();
     if (!keys) {
       return std::unexpected(Problem{.code = Code::unavailable,
@@ -97,14 +100,17 @@ class RefreshedKeyring final : public Keyring {
                                      .retry_after = milliseconds{1'000}});
     }
     const auto text = parse_key(bearer);
-    if (!text) return std::unexpected(not_valid());
+    if (!text) return refuse("malformed", not_valid());
     const auto found = keys->by_id.find(text->id);
     // Whether there is a key of that id takes no other time than whether the secret is right.
     static const Known kNobody{};
     const Known& known = found == keys->by_id.end() ? kNobody : found->second;
     const bool right = same(hash_of(text->secret), known.secret_hash);
     const bool expired = known.expires_at && *known.expires_at <= keys->now();
-    if (!right || expired || found == keys->by_id.end()) return std::unexpected(not_valid());
+    if (found == keys->by_id.end()) return refuse("unknown", not_valid(), public_part(text->id));
+    if (!right) return refuse("wrong_secret", not_valid(), public_part(text->id));
+    if (expired) return refuse("expired", not_valid(), public_part(text->id));
+    if (!known.used->load(std::memory_order_relaxed)) known.used->store(true, std::memory_order_relaxed);
     return known.who;
   }
 
@@ -119,6 +125,14 @@ class RefreshedKeyring final : public Keyring {
   }
 
  private:
+  /// Why is for the server's own log, with the part of the key that is no secret.
+  [[nodiscard]] std::unexpected<Problem> refuse(std::string_view why, Problem problem,
+                                                const std::string& key = {}) const {
+    problem.cause = std::string{why} + (key.empty() ? "" : " " + key);
+    if (options_.refused) options_.refused(why);
+    return std::unexpected(std::move(problem));
+  }
+
   [[nodiscard]] std::shared_ptr<const Snapshot> snapshot() const {
     const std::lock_guard lock{mutex_};
     return snapshot_;
@@ -148,15 +162,32 @@ class RefreshedKeyring final : public Keyring {
     const Deadline asked_at = Deadline::clock::now();
     const auto rows = connection->exec(sql::kApiKeysGood, pg::Params{}.add(kBucket), in(kAnswerMax));
     if (!rows) return rows.error().describe();
-    std::shared_ptr<const Snapshot> fresh;
+    std::shared_ptr<const Snapshot> snapshot;
     try {
-      fresh = std::make_shared<const Snapshot>(read(*rows, asked_at));
+      snapshot = std::make_shared<const Snapshot>(read(*rows, asked_at));
     } catch (const pg::UnexpectedAnswer& unexpected) {
       return std::string{"the keys cannot be read: "} + unexpected.what();
     }
-    const std::lock_guard lock{mutex_};
-    std::swap(snapshot_, fresh);
+    {
+      const std::lock_guard lock{mutex_};
+      std::swap(snapshot_, snapshot);
+    }
+    if (snapshot) note_uses(*connection, *snapshot);
     return std::nullopt;
+  }
+
+  /// Says in the database which keys were used while they were known like this. If that fails, it is said
+  /// when they are used the next time.
+  static void note_uses(pg::Connection& connection, const Snapshot& before) {
+    std::vector<std::string> used;
+    for (const auto& [id, known] : before.by_id) {
+      if (known.used->load(std::memory_order_relaxed)) used.push_back(id);
+    }
+    if (used.empty()) return;
+    pg::Params params;
+    params.add(kBucket);
+    params.add_array(pg::Type::text, used, [](const std::string& id) { return id; });
+    static_cast<void>(connection.exec(sql::kApiKeysUsed, params, in(kAnswerMax)));
   }
 
   void reached(const std::optional<std::string>& problem) {

@@ -146,7 +146,8 @@ Expected<std::vector<Key>> list(pg::Connection& connection, Deadline until) {
                     .created_at = rows->get<DatabaseTime>(row, 4),
                     .expires_at = rows->get<std::optional<DatabaseTime>>(row, 5),
                     .revoked_at = rows->get<std::optional<DatabaseTime>>(row, 6),
-                    .expired = rows->get<bool>(row, 7)});
+                    .expired = rows->get<bool>(row, 7),
+                    .last_used_at = rows->get<std::optional<DatabaseTime>>(row, 8)});
   }
   return keys;
 }

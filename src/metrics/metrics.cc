@@ -426,6 +426,15 @@ void Metrics::stale(std::string_view verb, StaleReason reason) {
 
 void Metrics::stale(Outcome::Kind outcome, StaleReason reason) { stale(verb_of(outcome), reason); }
 
+void Metrics::know_refusals(std::span<const std::string_view> reasons) {
+  for (const std::string_view reason : reasons)
+    impl_->counters(Id::server_auth_refusals).Add(labels(Id::server_auth_refusals, {reason}));
+}
+
+void Metrics::turned_away(std::string_view reason) {
+  impl_->counters(Id::server_auth_refusals).Add(labels(Id::server_auth_refusals, {reason})).Increment();
+}
+
 void Metrics::swept(const Sweep& sweep) {
   impl_->counter(Id::watchdog_ticks).Increment();
   add(impl_->counter(Id::watchdog_errors), sweep.error != nullptr ? 1 : 0);

@@ -85,6 +85,13 @@ class Metrics {
   /// Verbs and reasons that are not known count as "other".
   void stale(Outcome::Kind outcome, StaleReason reason);
 
+  // Callers.
+
+  /// They are there, with 0, before the first one is turned away.
+  void know_refusals(std::span<const std::string_view> reasons);
+  /// `reason` is one of those.
+  void turned_away(std::string_view reason);
+
   // The watchdog.
 
   void swept(const Sweep& sweep);

@@ -46,6 +46,7 @@ enum class Id {
   worker_disconnections,
   server_heartbeats,
   server_overload_refusals,
+  server_auth_refusals,
   server_consumers,
   server_waiting,
   server_ready,
@@ -55,6 +56,8 @@ enum class Id {
   http_connections,
   grpc_calls,
   grpc_streams,
+  grpc_connections,
+  grpc_refused_connections,
 };
 
 struct Entry {
@@ -235,6 +238,11 @@ inline constexpr auto kTable = std::to_array<Entry>({
      Type::counter,
      {},
      "Calls refused because too many waited."},
+    {Id::server_auth_refusals,
+     "faultline_server_auth_refusals_total",
+     Type::counter,
+     {"reason"},
+     "Calls refused because of their key, or because there was none."},
     {Id::server_consumers,
      "faultline_server_consumers",
      Type::gauge,
@@ -245,13 +253,13 @@ inline constexpr auto kTable = std::to_array<Entry>({
      "faultline_server_ready",
      Type::gauge,
      {},
-     "1 when the database can be used and the server does not drain."},
+     "1 when the database can be used, both wires answer and the server does not drain."},
     {Id::http_requests, "faultline_http_requests_total", Type::counter, {}, "HTTP requests answered."},
     {Id::http_refused_connections,
      "faultline_http_refused_connections_total",
      Type::counter,
      {},
-     "HTTP connections over the limit."},
+     "HTTP connections over the limit, turned away or closed to make room."},
     {Id::http_timeouts,
      "faultline_http_timeouts_total",
      Type::counter,
@@ -260,6 +268,12 @@ inline constexpr auto kTable = std::to_array<Entry>({
     {Id::http_connections, "faultline_http_connections", Type::gauge, {}, "Open HTTP connections."},
     {Id::grpc_calls, "faultline_grpc_calls_total", Type::counter, {}, "gRPC calls answered."},
     {Id::grpc_streams, "faultline_grpc_streams", Type::gauge, {}, "Open StreamJobs streams."},
+    {Id::grpc_connections, "faultline_grpc_connections", Type::gauge, {}, "Open gRPC connections."},
+    {Id::grpc_refused_connections,
+     "faultline_grpc_refused_connections_total",
+     Type::counter,
+     {},
+     "gRPC connections over the limit, turned away or cut to make room."},
 });
 
 [[nodiscard]] constexpr const Entry& entry(Id id) { return kTable[static_cast<std::size_t>(id)]; }
@@ -268,7 +282,7 @@ static_assert([] {
   for (std::size_t i = 0; i < kTable.size(); ++i) {
     if (kTable[i].id != static_cast<Id>(i)) return false;
   }
-  return kTable.size() == static_cast<std::size_t>(Id::grpc_streams) + 1;
+  return kTable.size() == static_cast<std::size_t>(Id::grpc_refused_connections) + 1;
 }());
 
 }  // namespace faultline::metrics

@@ -32,9 +32,8 @@ constexpr std::array kBySqlstate{
 };
 
 constexpr std::array kByClass{
-    std::pair{std::string_view{"08"}, connection_lost},
-    std::pair{std::string_view{"22"}, invalid_value},
-    std::pair{std::string_view{"53"}, out_of_resources},
+    std::pair{std::string_view{"08"}, connection_lost},  std::pair{std::string_view{"22"}, invalid_value},
+    std::pair{std::string_view{"53"}, out_of_resources}, std::pair{std::string_view{"58"}, out_of_resources},
     std::pair{std::string_view{"FL"}, raised},
 };
 

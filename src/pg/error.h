@@ -22,7 +22,7 @@ enum class Errc {
   insufficient_privilege,  ///< 42501
   undefined_object,  ///< 3F000, 42P01, 42883, 42703, 42704: the schema is not (or no longer) what we expect
   read_only,         ///< 25006: a standby, or a read-only session
-  out_of_resources,  ///< class 53: disk full, out of memory, too many connections
+  out_of_resources,  ///< classes 53 and 58: disk full, out of memory, too many connections, files gone
   raised,            ///< class FL: raised on purpose by Faultline's own SQL; `sqlstate` says which
   server,            ///< any other answer of the server
 };
@@ -48,6 +48,9 @@ struct Error {
 
 template <class T>
 using Expected = std::expected<T, Error>;
+
+/// The SQLSTATE of a server that misses a file of its own, such as a library that an upgrade has replaced.
+inline constexpr std::string_view kFileIsGone = "58P01";
 
 /// Maps a SQLSTATE to what a caller reacts to.
 [[nodiscard]] Errc classify_sqlstate(std::string_view sqlstate);

@@ -80,6 +80,8 @@ Settings server_settings(const PrivatePostgresOptions& options, const fs::path& 
       {"max_wal_size", "2GB"},
       {"shared_buffers", "512MB"},
       {"wal_buffers", "16MB"},
+      // Loaded once and for all sessions: an upgrade may replace PostgreSQL's files while it runs.
+      {"shared_preload_libraries", "plpgsql"},
       // Queue statements are short; compiling them costs more than running them.
       {"jit", "off"},
       // Segments in /dev/shm are removed when their user logs out of systemd, and are small in containers.
@@ -121,6 +123,8 @@ class PrivatePostgres::Impl {
 
   Expected<void> join();
   Expected<StopOutcome> leave();
+  /// Without what belongs to it: the directory of its socket stays.
+  Expected<void> end_process(const Process& postmaster);
   Expected<StopOutcome> stop_if_unused(FileLock& users);
   [[nodiscard]] std::optional<Process> running_postmaster() const;
 
@@ -340,6 +344,12 @@ Expected<void> PrivatePostgres::Impl::join() {
 }
 
 Expected<void> PrivatePostgres::Impl::end_postmaster(const Process& postmaster) {
+  if (auto ended = end_process(postmaster); !ended) return ended;
+  if (!socket_dir_.empty()) dir_.remove_socket_dir(socket_dir_);
+  return {};
+}
+
+Expected<void> PrivatePostgres::Impl::end_process(const Process& postmaster) {
   postmaster.send(SIGINT);
   if (!postmaster.wait_exited(in(kFastShutdownMax))) {
     postmaster.send(SIGQUIT);
@@ -349,7 +359,6 @@ Expected<void> PrivatePostgres::Impl::end_postmaster(const Process& postmaster) 
                   "see " + dir_.log().string());
   }
   postmaster.reap();
-  if (!socket_dir_.empty()) dir_.remove_socket_dir(socket_dir_);
   return {};
 }
 
@@ -421,6 +430,23 @@ pid_t PrivatePostgres::postmaster_pid() const {
 }
 
 std::expected<void, PrivatePostgresError> PrivatePostgres::ensure_running() { return impl_->join(); }
+
+bool PrivatePostgres::files_replaced() const {
+  const auto postmaster = impl_->running_postmaster();
+  if (!postmaster) return false;
+  std::error_code unreadable;
+  const fs::path program =
+      fs::read_symlink("/proc/" + std::to_string(postmaster->pid()) + "/exe", unreadable);
+  return !unreadable && program.string().ends_with(" (deleted)");
+}
+
+std::expected<void, PrivatePostgresError> PrivatePostgres::renew() {
+  if (const auto postmaster = impl_->running_postmaster()) {
+    // Its socket's directory stays: whoever uses the server finds it there again.
+    if (auto ended = impl_->end_process(*postmaster); !ended) return std::unexpected(ended.error());
+  }
+  return impl_->join();
+}
 
 std::expected<PrivatePostgres::StopOutcome, PrivatePostgresError> PrivatePostgres::stop() {
   return impl_->leave();

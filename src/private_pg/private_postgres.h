@@ -68,6 +68,12 @@ class PrivatePostgres {
   /// Starts the server again if it has died. The dsn stays the same.
   [[nodiscard]] std::expected<void, PrivatePostgresError> ensure_running();
 
+  /// The server runs from a program that is not the one on disk any more: an upgrade has replaced it.
+  [[nodiscard]] bool files_replaced() const;
+  /// Stops the server, whoever else uses it, and starts it again from what is on disk. Running transactions
+  /// are rolled back. The dsn stays the same.
+  [[nodiscard]] std::expected<void, PrivatePostgresError> renew();
+
   enum class StopOutcome {
     stopped,
     still_used,    ///< other processes use it; the last of them stops it

@@ -10,6 +10,7 @@
 
 #include "base/traceparent.h"
 #include "faultline/v1/faultline.grpc.pb.h"
+#include "rpc/call_log.h"
 #include "rpc/job_stream.h"
 #include "rpc/status.h"
 #include "wire/convert.h"
@@ -166,7 +167,7 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* Enqueue(CallbackServerContext* context, const pb::EnqueueRequest* request,
                               pb::EnqueueResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "Enqueue", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       auto job = wire::from_proto(pb::NewJob{request->job()});
       if (!job) return malformed(std::move(job.error()), "job.");
       std::vector<NewJob> jobs;
@@ -174,7 +175,7 @@ class Calls final : public pb::Faultline::CallbackService {
       take_traceparent(*context, jobs);
       shared_.service.enqueue(
           who, std::move(jobs),
-          reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {
+          reply<std::vector<Submission>>(answer, [response](const std::vector<Submission>& done) {
             const Submission& submission = done.at(0);
             if (submission.status == Submission::Status::conflict) return to_status(conflict(submission));
             *response->mutable_submission() = wire::to_proto(submission);
@@ -186,18 +187,19 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* EnqueueBatch(CallbackServerContext* context, const pb::EnqueueBatchRequest* request,
                                    pb::EnqueueBatchResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto jobs = read_all<NewJob>("jobs", request->jobs());
-      if (!jobs) return std::unexpected(std::move(jobs.error()));
-      take_traceparent(*context, *jobs);
-      shared_.service.enqueue(
-          who, std::move(*jobs),
-          reply<std::vector<Submission>>(reactor, [response](const std::vector<Submission>& done) {
-            for (const auto& one : done) *response->add_submissions() = wire::to_proto(one);
-            return grpc::Status::OK;
-          }));
-      return {};
-    });
+    return call(context, "EnqueueBatch",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto jobs = read_all<NewJob>("jobs", request->jobs());
+                  if (!jobs) return std::unexpected(std::move(jobs.error()));
+                  take_traceparent(*context, *jobs);
+                  shared_.service.enqueue(
+                      who, std::move(*jobs),
+                      reply<std::vector<Submission>>(answer, [response](const std::vector<Submission>& done) {
+                        for (const auto& one : done) *response->add_submissions() = wire::to_proto(one);
+                        return grpc::Status::OK;
+                      }));
+                  return {};
+                });
   }
 
   grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse>* StreamJobs(
@@ -208,13 +210,13 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* Heartbeat(CallbackServerContext* context, const pb::HeartbeatRequest* request,
                                 pb::HeartbeatResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "Heartbeat", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       auto leases = read_all<Lease>("leases", request->leases());
       if (!leases) return std::unexpected(std::move(leases.error()));
       std::optional<std::chrono::milliseconds> extend;
       if (request->has_extend_ms()) extend = std::chrono::milliseconds{request->extend_ms()};
       shared_.service.heartbeat(who, std::move(*leases), extend,
-                                reply<std::vector<Beat>>(reactor, [response](const std::vector<Beat>& beats) {
+                                reply<std::vector<Beat>>(answer, [response](const std::vector<Beat>& beats) {
                                   for (const Beat& beat : beats)
                                     *response->add_beats() = wire::to_proto(beat);
                                   return grpc::Status::OK;
@@ -225,101 +227,111 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* ReportResult(CallbackServerContext* context, const pb::ReportResultRequest* request,
                                    pb::ReportResultResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto settlements = read_all<Settlement>("results", request->results());
-      if (!settlements) return std::unexpected(std::move(settlements.error()));
-      auto done = reply<std::vector<Verdict>>(reactor, [response, leases = leases_of(*settlements)](
-                                                           const std::vector<Verdict>& verdicts) {
-        const auto stale = [](const Verdict& verdict) { return verdict.status == Verdict::Status::stale; };
-        if (!verdicts.empty() && verdicts.size() <= kVerdictsInStatus &&
-            std::ranges::all_of(verdicts, stale)) {
-          return to_status(all_stale(verdicts.front(), leases.front()), to_proto(verdicts, leases));
-        }
-        fill_verdicts(verdicts, leases, *response);
-        return grpc::Status::OK;
-      });
-      shared_.service.settle(who, std::move(*settlements), std::move(done));
-      return {};
-    });
+    return call(
+        context, "ReportResult", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+          auto settlements = read_all<Settlement>("results", request->results());
+          if (!settlements) return std::unexpected(std::move(settlements.error()));
+          auto done = reply<std::vector<Verdict>>(
+              answer, [response, leases = leases_of(*settlements)](const std::vector<Verdict>& verdicts) {
+                const auto stale = [](const Verdict& verdict) {
+                  return verdict.status == Verdict::Status::stale;
+                };
+                if (!verdicts.empty() && verdicts.size() <= kVerdictsInStatus &&
+                    std::ranges::all_of(verdicts, stale)) {
+                  return to_status(all_stale(verdicts.front(), leases.front()), to_proto(verdicts, leases));
+                }
+                fill_verdicts(verdicts, leases, *response);
+                return grpc::Status::OK;
+              });
+          shared_.service.settle(who, std::move(*settlements), std::move(done));
+          return {};
+        });
   }
 
   ServerUnaryReactor* ReportProgress(CallbackServerContext* context, const pb::ReportProgressRequest* request,
                                      pb::ReportProgressResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto reports = read_all<ProgressReport>("reports", request->reports());
-      if (!reports) return std::unexpected(std::move(reports.error()));
-      auto done = reply_verdicts(reactor, leases_of(*reports), *response);
-      shared_.service.progress(who, std::move(*reports), std::move(done));
-      return {};
-    });
+    return call(context, "ReportProgress",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto reports = read_all<ProgressReport>("reports", request->reports());
+                  if (!reports) return std::unexpected(std::move(reports.error()));
+                  auto done = reply_verdicts(answer, leases_of(*reports), *response);
+                  shared_.service.progress(who, std::move(*reports), std::move(done));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* CheckLeases(CallbackServerContext* context, const pb::CheckLeasesRequest* request,
                                   pb::CheckLeasesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto leases = read_all<Lease>("leases", request->leases());
-      if (!leases) return std::unexpected(std::move(leases.error()));
-      auto done = reply_verdicts(reactor, *leases, *response);
-      shared_.service.check(who, std::move(*leases), std::move(done));
-      return {};
-    });
+    return call(context, "CheckLeases",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto leases = read_all<Lease>("leases", request->leases());
+                  if (!leases) return std::unexpected(std::move(leases.error()));
+                  auto done = reply_verdicts(answer, *leases, *response);
+                  shared_.service.check(who, std::move(*leases), std::move(done));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* ResolveResults(CallbackServerContext* context, const pb::ResolveResultsRequest* request,
                                      pb::ResolveResultsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto leases = read_all<Lease>("leases", request->leases());
-      if (!leases) return std::unexpected(std::move(leases.error()));
-      using Kinds = std::vector<std::optional<Outcome::Kind>>;
-      shared_.service.resolve(who, std::move(*leases), reply<Kinds>(reactor, [response](const Kinds& kinds) {
-                                for (const auto& kind : kinds) {
-                                  pb::Resolved& resolved = *response->add_resolved();
-                                  resolved.set_committed(kind.has_value());
-                                  if (kind) resolved.set_kind(wire::to_proto(*kind));
-                                }
-                                return grpc::Status::OK;
-                              }));
-      return {};
-    });
+    return call(context, "ResolveResults",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto leases = read_all<Lease>("leases", request->leases());
+                  if (!leases) return std::unexpected(std::move(leases.error()));
+                  using Kinds = std::vector<std::optional<Outcome::Kind>>;
+                  shared_.service.resolve(who, std::move(*leases),
+                                          reply<Kinds>(answer, [response](const Kinds& kinds) {
+                                            for (const auto& kind : kinds) {
+                                              pb::Resolved& resolved = *response->add_resolved();
+                                              resolved.set_committed(kind.has_value());
+                                              if (kind) resolved.set_kind(wire::to_proto(*kind));
+                                            }
+                                            return grpc::Status::OK;
+                                          }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* BeginEffects(CallbackServerContext* context, const pb::BeginEffectsRequest* request,
                                    pb::EffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto keys = read_all<EffectKey>("keys", request->keys());
-      if (!keys) return std::unexpected(std::move(keys.error()));
-      shared_.service.begin_effects(who, std::move(*keys), reply_effects(reactor, *response));
-      return {};
-    });
+    return call(context, "BeginEffects",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto keys = read_all<EffectKey>("keys", request->keys());
+                  if (!keys) return std::unexpected(std::move(keys.error()));
+                  shared_.service.begin_effects(who, std::move(*keys), reply_effects(answer, *response));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* RecordEffects(CallbackServerContext* context, const pb::RecordEffectsRequest* request,
                                     pb::EffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto results = read_all<EffectResult>("results", request->results());
-      if (!results) return std::unexpected(std::move(results.error()));
-      shared_.service.record_effects(who, std::move(*results), reply_effects(reactor, *response));
-      return {};
-    });
+    return call(context, "RecordEffects",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto results = read_all<EffectResult>("results", request->results());
+                  if (!results) return std::unexpected(std::move(results.error()));
+                  shared_.service.record_effects(who, std::move(*results), reply_effects(answer, *response));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* ForgetEffects(CallbackServerContext* context, const pb::ForgetEffectsRequest* request,
                                     pb::ForgetEffectsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto keys = read_all<EffectKey>("keys", request->keys());
-      if (!keys) return std::unexpected(std::move(keys.error()));
-      auto done = reply_verdicts(reactor, leases_of(*keys), *response);
-      shared_.service.forget_effects(who, std::move(*keys), std::move(done));
-      return {};
-    });
+    return call(context, "ForgetEffects",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto keys = read_all<EffectKey>("keys", request->keys());
+                  if (!keys) return std::unexpected(std::move(keys.error()));
+                  auto done = reply_verdicts(answer, leases_of(*keys), *response);
+                  shared_.service.forget_effects(who, std::move(*keys), std::move(done));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* GetJob(CallbackServerContext* context, const pb::GetJobRequest* request,
                              pb::GetJobResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "GetJob", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       auto id = wire::job_id(request->id());
       if (!id) return malformed(std::move(id.error()));
-      shared_.service.job(who, *id, reply<JobHistory>(reactor, [response](JobHistory& history) {
+      shared_.service.job(who, *id, reply<JobHistory>(answer, [response](JobHistory& history) {
                             *response = wire::to_proto(std::move(history));
                             return grpc::Status::OK;
                           }));
@@ -329,14 +341,14 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* ListJobs(CallbackServerContext* context, const pb::ListJobsRequest* request,
                                pb::ListJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "ListJobs", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       auto filter = read_filter(*request);
       if (!filter) return std::unexpected(std::move(filter.error()));
       const auto limit = read_limit(request->limit());
       if (!limit) return std::unexpected(limit.error());
       filter->limit = *limit;
       shared_.service.list(who, std::move(*filter), request->cursor(),
-                           reply<service::Page>(reactor, [response](service::Page& page) {
+                           reply<service::Page>(answer, [response](service::Page& page) {
                              for (const JobSummary& job : page.jobs)
                                *response->add_jobs() = wire::to_proto(job);
                              response->set_next_cursor(std::move(page.next).value_or(""));
@@ -349,42 +361,44 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* CancelJobs(CallbackServerContext* context, const pb::CancelJobsRequest* request,
                                  pb::CancelJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto selection = read_selection(*request);
-      if (!selection) return std::unexpected(std::move(selection.error()));
-      using Changed = service::Changed<CancelStatus>;
-      shared_.service.cancel(who, std::move(*selection), request->reason(),
-                             reply<Changed>(reactor, [response](const Changed& changed) {
-                               fill_changed(changed, *response);
-                               return grpc::Status::OK;
-                             }));
-      return {};
-    });
+    return call(context, "CancelJobs",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto selection = read_selection(*request);
+                  if (!selection) return std::unexpected(std::move(selection.error()));
+                  using Changed = service::Changed<CancelStatus>;
+                  shared_.service.cancel(who, std::move(*selection), request->reason(),
+                                         reply<Changed>(answer, [response](const Changed& changed) {
+                                           fill_changed(changed, *response);
+                                           return grpc::Status::OK;
+                                         }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* RequeueJobs(CallbackServerContext* context, const pb::RequeueJobsRequest* request,
                                   pb::RequeueJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto selection = read_selection(*request);
-      if (!selection) return std::unexpected(std::move(selection.error()));
-      using Changed = service::Changed<RequeueStatus>;
-      shared_.service.requeue(who, std::move(*selection),
-                              reply<Changed>(reactor, [response](const Changed& changed) {
-                                fill_changed(changed, *response);
-                                return grpc::Status::OK;
-                              }));
-      return {};
-    });
+    return call(context, "RequeueJobs",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto selection = read_selection(*request);
+                  if (!selection) return std::unexpected(std::move(selection.error()));
+                  using Changed = service::Changed<RequeueStatus>;
+                  shared_.service.requeue(who, std::move(*selection),
+                                          reply<Changed>(answer, [response](const Changed& changed) {
+                                            fill_changed(changed, *response);
+                                            return grpc::Status::OK;
+                                          }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* PurgeJobs(CallbackServerContext* context, const pb::PurgeJobsRequest* request,
                                 pb::PurgeJobsResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "PurgeJobs", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       auto selection = read_selection(*request);
       if (!selection) return std::unexpected(std::move(selection.error()));
       using Changed = service::Changed<PurgeStatus>;
       shared_.service.purge(who, std::move(*selection),
-                            reply<Changed>(reactor, [response](const Changed& changed) {
+                            reply<Changed>(answer, [response](const Changed& changed) {
                               fill_changed(changed, *response);
                               return grpc::Status::OK;
                             }));
@@ -394,54 +408,57 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* DecideEffect(CallbackServerContext* context, const pb::DecideEffectRequest* request,
                                    pb::DecideEffectResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      auto id = wire::job_id(request->job_id());
-      if (!id) return malformed(std::move(id.error()));
-      EffectFinding finding{.job = *id,
-                            .key = request->key(),
-                            .happened = request->happened(),
-                            .result = request->result(),
-                            .reason = request->reason()};
-      if (request->has_token()) finding.begun_under = FenceToken{request->token()};
-      shared_.service.decide_effect(who, std::move(finding),
-                                    reply<DecideStatus>(reactor, [response](DecideStatus status) {
-                                      response->set_status(std::string{to_string(status)});
-                                      return grpc::Status::OK;
-                                    }));
-      return {};
-    });
+    return call(context, "DecideEffect",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto id = wire::job_id(request->job_id());
+                  if (!id) return malformed(std::move(id.error()));
+                  EffectFinding finding{.job = *id,
+                                        .key = request->key(),
+                                        .happened = request->happened(),
+                                        .result = request->result(),
+                                        .reason = request->reason()};
+                  if (request->has_token()) finding.begun_under = FenceToken{request->token()};
+                  shared_.service.decide_effect(who, std::move(finding),
+                                                reply<DecideStatus>(answer, [response](DecideStatus status) {
+                                                  response->set_status(std::string{to_string(status)});
+                                                  return grpc::Status::OK;
+                                                }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* DeleteQueue(CallbackServerContext* context, const pb::DeleteQueueRequest* request,
                                   pb::DeleteQueueResponse* /*response*/) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      shared_.service.delete_queue(
-          who, request->name(),
-          reply<QueueDeletion>(reactor, [](const QueueDeletion&) { return grpc::Status::OK; }));
-      return {};
-    });
+    return call(context, "DeleteQueue",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  shared_.service.delete_queue(
+                      who, request->name(),
+                      reply<QueueDeletion>(answer, [](const QueueDeletion&) { return grpc::Status::OK; }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* ListQueues(CallbackServerContext* context, const pb::ListQueuesRequest* /*request*/,
                                  pb::ListQueuesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      using Queues = std::vector<service::QueueOverview>;
-      shared_.service.queues(who, reply<Queues>(reactor, [response](const Queues& queues) {
-                               for (const auto& one : queues) {
-                                 *response->add_queues() = wire::to_proto(one.queue, one.counts);
-                               }
-                               return grpc::Status::OK;
-                             }));
-      return {};
-    });
+    return call(context, "ListQueues",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  using Queues = std::vector<service::QueueOverview>;
+                  shared_.service.queues(who, reply<Queues>(answer, [response](const Queues& queues) {
+                                           for (const auto& one : queues) {
+                                             *response->add_queues() = wire::to_proto(one.queue, one.counts);
+                                           }
+                                           return grpc::Status::OK;
+                                         }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* SetQueue(CallbackServerContext* context, const pb::SetQueueRequest* request,
                                pb::SetQueueResponse* /*response*/) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
+    return call(context, "SetQueue", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
       shared_.service.set_queue(who, request->name(), wire::from_proto(*request), request->create(),
                                 reply<service::QueueOverview>(
-                                    reactor, [](const service::QueueOverview&) { return grpc::Status::OK; }));
+                                    answer, [](const service::QueueOverview&) { return grpc::Status::OK; }));
       return {};
     });
   }
@@ -449,33 +466,52 @@ class Calls final : public pb::Faultline::CallbackService {
   ServerUnaryReactor* ListStaleWrites(CallbackServerContext* context,
                                       const pb::ListStaleWritesRequest* request,
                                       pb::ListStaleWritesResponse* response) override {
-    return call(context, [&](const Principal& who, ServerUnaryReactor& reactor) -> ServiceResult<void> {
-      const auto limit = read_limit(request->limit());
-      if (!limit) return std::unexpected(limit.error());
-      using Page = service::Service::StalePage;
-      shared_.service.stale_writes(who, *limit, request->cursor(),
-                                   reply<Page>(reactor, [response](Page& page) {
-                                     for (const auto& write : page.writes) {
-                                       *response->add_stale_writes() = wire::to_proto(write);
-                                     }
-                                     response->set_next_cursor(std::move(page.next).value_or(""));
-                                     return grpc::Status::OK;
-                                   }));
-      return {};
-    });
+    return call(context, "ListStaleWrites",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  const auto limit = read_limit(request->limit());
+                  if (!limit) return std::unexpected(limit.error());
+                  using Page = service::Service::StalePage;
+                  shared_.service.stale_writes(who, *limit, request->cursor(),
+                                               reply<Page>(answer, [response](Page& page) {
+                                                 for (const auto& write : page.writes) {
+                                                   *response->add_stale_writes() = wire::to_proto(write);
+                                                 }
+                                                 response->set_next_cursor(std::move(page.next).value_or(""));
+                                                 return grpc::Status::OK;
+                                               }));
+                  return {};
+                });
   }
 
  private:
+  /// The way back to the caller of one call.
+  struct Answer {
+    ServerUnaryReactor* reactor;
+    CallLog log;
+
+    void finish(const grpc::Status& status) const {
+      log.answered(status);
+      reactor->Finish(status);
+    }
+    void fail(const Problem& problem) const {
+      log.failed(problem);
+      finish(to_status(problem));
+    }
+  };
+
   /// Runs `body` for the caller; a problem that it returns is the answer, else the answer comes by `reply`.
   template <class Body>
-  ServerUnaryReactor* call(CallbackServerContext* context, const Body& body) {
+  ServerUnaryReactor* call(CallbackServerContext* context, std::string_view method, const Body& body) {
     ++shared_.calls;
-    ServerUnaryReactor* const reactor = context->DefaultReactor();
+    Answer answer{.reactor = context->DefaultReactor(), .log = {shared_, *context, method}};
     const auto who = caller(shared_, *context);
+    if (who) answer.log.called_by(*who);
+    // Once it has its answer, the call may be over at any moment.
+    ServerUnaryReactor* const reactor = answer.reactor;
     if (!who) {
-      reactor->Finish(to_status(who.error()));
-    } else if (const ServiceResult<void> begun = body(*who, *reactor); !begun) {
-      reactor->Finish(to_status(begun.error()));
+      answer.fail(who.error());
+    } else if (const ServiceResult<void> begun = body(*who, answer); !begun) {
+      answer.fail(begun.error());
     }
     return reactor;
   }
@@ -483,25 +519,27 @@ class Calls final : public pb::Faultline::CallbackService {
   /// Answers with the status that `fill` returns once it has filled in the response, or with the problem.
   /// Request and response live until the answer is sent.
   template <class T, class Fill>
-  static service::Done<T> reply(ServerUnaryReactor& reactor, Fill fill) {
-    return [&reactor, fill = std::move(fill)](ServiceResult<T> answer) {
-      reactor.Finish(answer ? fill(*answer) : to_status(answer.error()));
+  static service::Done<T> reply(const Answer& to, Fill fill) {
+    return [to, fill = std::move(fill)](ServiceResult<T> answer) {
+      if (answer)
+        to.finish(fill(*answer));
+      else
+        to.fail(answer.error());
     };
   }
 
   template <class Response>
-  static service::Done<std::vector<Verdict>> reply_verdicts(ServerUnaryReactor& reactor,
-                                                            std::vector<Lease> leases, Response& response) {
+  static service::Done<std::vector<Verdict>> reply_verdicts(const Answer& to, std::vector<Lease> leases,
+                                                            Response& response) {
     return reply<std::vector<Verdict>>(
-        reactor, [&response, leases = std::move(leases)](const std::vector<Verdict>& verdicts) {
+        to, [&response, leases = std::move(leases)](const std::vector<Verdict>& verdicts) {
           fill_verdicts(verdicts, leases, response);
           return grpc::Status::OK;
         });
   }
 
-  static service::Done<std::vector<Effect>> reply_effects(ServerUnaryReactor& reactor,
-                                                          pb::EffectsResponse& response) {
-    return reply<std::vector<Effect>>(reactor, [&response](std::vector<Effect>& effects) {
+  static service::Done<std::vector<Effect>> reply_effects(const Answer& to, pb::EffectsResponse& response) {
+    return reply<std::vector<Effect>>(to, [&response](std::vector<Effect>& effects) {
       for (Effect& effect : effects) *response.add_effects() = wire::to_proto(std::move(effect));
       return grpc::Status::OK;
     });
@@ -523,19 +561,21 @@ class Calls final : public pb::Faultline::CallbackService {
 ServiceResult<Principal> caller(const SharedState& shared, const CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto authorization = metadata.find("authorization");
-  if (authorization == metadata.end() && shared.certificates) {
-    Principal who = Principal::anybody();
-    const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
-    who.name =
-        names.empty() ? "a client certificate without a name" : std::string{names[0].data(), names[0].size()};
-    who.id = "client certificate";
-    return who;
-  }
   std::string_view bearer;
   if (authorization != metadata.end()) {
     bearer = bearer_of({authorization->second.data(), authorization->second.size()});
   }
-  return shared.authenticator.authenticate(bearer);
+  auto who = shared.authenticator.authenticate(bearer);
+  if (!who) return who;
+  if (authorization == metadata.end() && shared.certificates) {
+    // No key was asked for, so the record names the certificate.
+    const auto names = context.auth_context()->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
+    who->name =
+        names.empty() ? "a client certificate without a name" : std::string{names[0].data(), names[0].size()};
+    who->id = "client certificate";
+  }
+  shared.admitted(context.peer());
+  return who;
 }
 
 std::unique_ptr<grpc::Service> make_calls(SharedState& shared) { return std::make_unique<Calls>(shared); }

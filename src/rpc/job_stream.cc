@@ -8,6 +8,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include "rpc/call_log.h"
 #include "rpc/status.h"
 #include "service/give_back.h"
 #include "wire/convert.h"
@@ -43,16 +44,19 @@ Problem malformed(std::string message, std::string hint) {
 /// by whoever finds, in `write_next`, that the stream is to end and that nothing is being written.
 class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse> {
  public:
-  JobStream(SharedState& shared, service::ServiceResult<service::Principal> who) : shared_(shared) {
+  JobStream(SharedState& shared, service::ServiceResult<service::Principal> who, CallLog log)
+      : shared_(shared), log_(std::move(log)) {
     std::optional<Problem> problem;
     if (!who) {
       problem = std::move(who.error());
     } else {
       who_ = std::move(*who);
+      log_.called_by(who_);
       problem = service::check_access(who_, service::Operation::claim);
       if (!problem) problem = enter();
     }
     if (problem) {
+      log_.failed(*problem);
       end(to_status(*problem));
     } else {
       StartRead(&request_);
@@ -268,6 +272,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
       }
     }
     if (last) {
+      log_.answered(*last);
       Finish(*last);
     } else {
       StartWrite(&response_);
@@ -319,6 +324,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
   }
 
   SharedState& shared_;
+  CallLog log_;
   service::Principal who_;
   pb::StreamJobsRequest request_;  // of the read under way
   bool named_ = false;             // only reads look at it, one at a time
@@ -346,7 +352,7 @@ class JobStream final : public grpc::ServerBidiReactor<pb::StreamJobsRequest, pb
 grpc::ServerBidiReactor<pb::StreamJobsRequest, pb::StreamJobsResponse>* open_job_stream(
     SharedState& shared, grpc::CallbackServerContext& context) {
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it deletes itself in OnDone
-  return new JobStream(shared, caller(shared, context));
+  return new JobStream(shared, caller(shared, context), CallLog{shared, context, "StreamJobs"});
 }
 
 void drain_job_streams(SharedState& shared) {

@@ -10,6 +10,7 @@
 #include "faultline/event.h"
 #include "service/authenticator.h"
 #include "service/service.h"
+#include "tls/certificates.h"
 
 namespace faultline::rpc {
 
@@ -18,11 +19,11 @@ struct RpcServerOptions {
   std::uint16_t port = 0;  ///< 0: any free one
   std::size_t message_max = 16'777'216;
   std::size_t streams_max = 10'000;
-  std::string tls_cert{};  ///< files; both or none. Read again when they change
-  std::string tls_key{};
-  std::string tls_client_ca{};  ///< callers must have a certificate of this authority, and may then do
-                                ///< everything unless they also send a key
-  EventSink log{};              ///< required
+  std::size_t connections_max = 4'096;
+  /// Nothing: no TLS. With a client authority, callers must have a certificate of it.
+  std::shared_ptr<const tls::Certificates> certificates{};
+  EventSink log{};          ///< required
+  bool access_log = false;  ///< a line for every answer
 };
 
 /// gRPC over a `Service`, by the callback API. Runs until it is destroyed.
@@ -38,7 +39,8 @@ class RpcServer {
   virtual void drain(std::chrono::steady_clock::time_point until) = 0;
   struct Counters {
     std::uint64_t calls = 0;
-    std::size_t streams = 0;
+    std::size_t streams = 0, connections = 0;
+    std::uint64_t refused_connections = 0;  ///< over the limit, or cut to make room
   };
   [[nodiscard]] virtual Counters counters() const = 0;
 };

@@ -3,10 +3,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 
+#include "base/line_limit.h"
 #include "faultline/event.h"
 #include "service/authenticator.h"
 #include "service/service.h"
@@ -25,9 +28,13 @@ struct SharedState {
   service::Service& service;
   const service::Authenticator& authenticator;
   const EventSink log;
+  const bool access_log;
+  const std::function<void(const std::string& peer)> admitted;
   const bool certificates;  ///< every caller has shown one of the client authority
 
   std::atomic<std::uint64_t> calls = 0;
+  LineLimit failures{};
+  LineLimit refusals{};
 
   std::mutex mutex{};
   service::Shares places;                    ///< for streams, under the mutex
@@ -35,7 +42,7 @@ struct SharedState {
   bool draining = false;                     ///< under the mutex
 };
 
-/// Who calls: the owner of the bearer key, or else of the client's certificate.
+/// Who calls: the owner of the bearer key, or, where no keys are asked for, of the client's certificate.
 [[nodiscard]] service::ServiceResult<service::Principal> caller(const SharedState& shared,
                                                                 const grpc::CallbackServerContext& context);
 

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <ranges>
 #include <thread>
 
 #include "http/http_server.h"
@@ -15,7 +16,10 @@
 #include "rpc/rpc_server.h"
 #include "server/collector.h"
 #include "server/deferred_watchdog.h"
+#include "server/descriptors.h"
+#include "server/wire_probe.h"
 #include "service/service.h"
+#include "tls/certificates.h"
 #include "trace/exporter.h"
 
 namespace faultline::server {
@@ -36,10 +40,21 @@ service::ServiceOptions service_options(const config::Settings& settings, const 
           .metrics = std::move(metrics)};
 }
 
-http::HttpServerOptions http_options(const config::Settings& settings, const EventSink& log) {
+/// Under which names calls are taken. With keys a page of somebody else has none, whatever it is called.
+std::optional<std::vector<std::string>> known_hosts(const config::Settings& settings) {
+  if (settings.auth == config::Auth::keys) return std::nullopt;
+  std::vector<std::string> hosts{"localhost", "127.0.0.1", "[::1]"};
+  const std::string& own = settings.listen->host;
+  hosts.push_back(own.contains(':') ? "[" + own + "]" : own);
+  for (const auto name : std::views::split(settings.hosts, ',')) hosts.emplace_back(name.begin(), name.end());
+  return hosts;
+}
+
+http::HttpServerOptions http_options(const config::Settings& settings, const ConnectionShares& shares,
+                                     const EventSink& log) {
   return {.host = settings.listen->host,
           .port = settings.listen->port,
-          .connections_max = settings.http_connections_max,
+          .connections_max = shares.http,
           .header_max = settings.http_header_max,
           .body_max = settings.http_body_max,
           .json_depth_max = settings.json_depth_max,
@@ -48,20 +63,20 @@ http::HttpServerOptions http_options(const config::Settings& settings, const Eve
           .idle_timeout = settings.http_idle_timeout,
           .write_timeout = settings.http_write_timeout,
           .cors_origin = settings.cors_origin,
-          .tls_cert = settings.tls_cert,
-          .tls_key = settings.tls_key,
-          .log = log};
+          .hosts = known_hosts(settings),
+          .log = log,
+          .access_log = settings.access_log};
 }
 
-rpc::RpcServerOptions rpc_options(const config::Settings& settings, const EventSink& log) {
+rpc::RpcServerOptions rpc_options(const config::Settings& settings, const ConnectionShares& shares,
+                                  const EventSink& log) {
   return {.host = settings.grpc->host,
           .port = settings.grpc->port,
           .message_max = settings.http_body_max,
           .streams_max = settings.streams_max,
-          .tls_cert = settings.tls_cert,
-          .tls_key = settings.tls_key,
-          .tls_client_ca = settings.tls_client_ca,
-          .log = log};
+          .connections_max = shares.grpc,
+          .log = log,
+          .access_log = settings.access_log};
 }
 
 /// For the last spans, when all else is over.
@@ -98,7 +113,9 @@ class RunningServer final : public Server {
   void wait_for_the_load_balancer();
   [[nodiscard]] Clock::time_point drain_deadline();
   [[nodiscard]] std::string metrics() const;
-  void tell(std::string_view name, std::vector<std::pair<std::string, std::string>> fields) const;
+  [[nodiscard]] WireProbe::Options probe_options();
+  void tell(std::string_view name, std::vector<std::pair<std::string, std::string>> fields,
+            Severity severity = Severity::info) const;
 
   const config::Settings settings_;
   const EventSink log_;
@@ -112,6 +129,7 @@ class RunningServer final : public Server {
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<rpc::RpcServer> rpc_;
   std::atomic<const http::HttpServer*> http_for_metrics_{nullptr};  ///< http_, for its own threads
+  std::optional<WireProbe> probe_;                                  ///< calls both
 
   std::once_flag drained_;
   std::mutex mutex_;
@@ -132,12 +150,30 @@ Expected<void> RunningServer::start_exporter() {
   return {};
 }
 
+/// Nothing: no TLS.
+Expected<std::shared_ptr<const tls::Certificates>> load_certificates(const config::Settings& settings,
+                                                                     const EventSink& log) {
+  if (settings.tls_cert.empty()) return nullptr;
+  return tls::Certificates::load(
+      {.files = {.cert = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_client_ca},
+       .log = log});
+}
+
 Expected<void> RunningServer::begin() {
+  auto certificates = load_certificates(settings_, log_);
+  if (!certificates) return std::unexpected(std::move(certificates.error()));
+  const auto shares = share_descriptors(settings_);
+  if (!shares) return std::unexpected(shares.error());
   if (auto started = start_exporter(); !started) return started;
-  if (settings_.auth == config::Auth::keys)
-    authenticator_ = keys::Keyring::start({.database = settings_.database, .log = log_});
-  else
+  if (settings_.auth == config::Auth::keys) {
+    metrics_->know_refusals(keys::kRefusals);
+    authenticator_ = keys::Keyring::start(
+        {.database = settings_.database, .log = log_, .refused = [metrics = metrics_](std::string_view why) {
+           metrics->turned_away(why);
+         }});
+  } else {
     authenticator_ = std::make_unique<service::AllowAll>();
+  }
   service::ServiceOptions of_service = service_options(settings_, log_, metrics_);
   of_service.exporter = exporter_.get();
   of_service.still_good = [this](const service::Principal& who) { return authenticator_->still_good(who); };
@@ -153,12 +189,15 @@ Expected<void> RunningServer::begin() {
                                         .metrics = metrics_});
   // HTTP comes last: it shows the metrics of all.
   if (settings_.grpc) {
-    auto rpc = rpc::RpcServer::start(rpc_options(settings_, log_), *service_, *authenticator_);
+    rpc::RpcServerOptions options = rpc_options(settings_, *shares, log_);
+    options.certificates = *certificates;
+    auto rpc = rpc::RpcServer::start(std::move(options), *service_, *authenticator_);
     if (!rpc) return std::unexpected(std::move(rpc.error()));
     rpc_ = std::move(*rpc);
   }
   if (settings_.listen) {
-    http::HttpServerOptions options = http_options(settings_, log_);
+    http::HttpServerOptions options = http_options(settings_, *shares, log_);
+    options.certificates = *certificates;
     options.metrics = [this] { return metrics(); };
     auto http = http::HttpServer::start(std::move(options), *service_, *authenticator_);
     if (!http) return std::unexpected(std::move(http.error()));
@@ -170,7 +209,32 @@ Expected<void> RunningServer::begin() {
         {"grpc", rpc_ ? settings_.grpc->host + ":" + std::to_string(grpc_port()) : "off"},
         {"auth", settings_.auth == config::Auth::keys ? "keys" : "none"},
         {"tls", settings_.tls_cert.empty() ? "off" : "on"}});
+  if (shares->limited) {
+    tell("connections_limited",
+         {{"descriptors", std::to_string(shares->descriptors)},
+          {"http", std::to_string(shares->http)},
+          {"grpc", std::to_string(shares->grpc)}},
+         Severity::warning);
+  }
+  probe_.emplace(probe_options());
   return {};
+}
+
+WireProbe::Options RunningServer::probe_options() {
+  using Protocol = WireProbe::Protocol;
+  const bool tls = !settings_.tls_cert.empty();
+  WireProbe::Options options;
+  if (http_) options.wires.push_back({Protocol::http, {settings_.listen->host, http_port()}, tls});
+  if (rpc_) options.wires.push_back({Protocol::grpc, {settings_.grpc->host, grpc_port()}, tls});
+  options.changed = [this](const std::string& why) {
+    service_->impede(why);
+    if (why.empty()) {
+      tell("wires_answered", {});
+    } else {
+      tell("wires_unanswered", {{"why", why}}, Severity::error);
+    }
+  };
+  return options;
 }
 
 void RunningServer::hurry() {
@@ -196,6 +260,7 @@ void RunningServer::drain_once() {
   tell("server_draining", {});
   service_->drain();
   wait_for_the_load_balancer();
+  probe_.reset();
   const Clock::time_point until = drain_deadline();
   {
     std::optional<std::jthread> beside;
@@ -235,13 +300,18 @@ std::string RunningServer::metrics() const {
     const rpc::RpcServer::Counters rpc = rpc_->counters();
     add(Id::grpc_calls, rpc.calls);
     add(Id::grpc_streams, rpc.streams);
+    add(Id::grpc_connections, rpc.connections);
+    add(Id::grpc_refused_connections, rpc.refused_connections);
   }
   return metrics_->text(readings);
 }
 
-void RunningServer::tell(std::string_view name,
-                         std::vector<std::pair<std::string, std::string>> fields) const {
-  log_({.name = name, .at = std::chrono::system_clock::now(), .fields = std::move(fields)});
+void RunningServer::tell(std::string_view name, std::vector<std::pair<std::string, std::string>> fields,
+                         Severity severity) const {
+  log_({.name = name,
+        .severity = severity,
+        .at = std::chrono::system_clock::now(),
+        .fields = std::move(fields)});
 }
 
 }  // namespace

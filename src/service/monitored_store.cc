@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "store/backend.h"
+
 namespace faultline::service {
 namespace {
 
@@ -12,6 +14,8 @@ constexpr milliseconds kLookEvery{1'000};
 /// How long a look may take.
 constexpr milliseconds kLookMax{3'000};
 /// Waits between attempts to open, with full jitter.
+/// Between two looks on a connection that is made for them.
+constexpr milliseconds kAnewEvery{10'000};
 constexpr milliseconds kRetryMin{50};
 constexpr milliseconds kRetryMax{2'000};
 
@@ -45,8 +49,12 @@ void MonitoredStore::run() {
   std::minstd_rand random{std::random_device{}()};
   milliseconds ceiling = kRetryMin;
   bool was_usable = false;
+  auto anew_at = std::chrono::steady_clock::now();
   for (;;) {
-    auto probed = usable() ? probe(*reader_) : open();
+    // Now and then on a new connection: what an old one has loaded, a new one may not find any more.
+    const bool anew = !usable() || std::chrono::steady_clock::now() >= anew_at;
+    auto probed = anew ? open() : probe(*reader_);
+    if (anew && probed) anew_at = std::chrono::steady_clock::now() + kAnewEvery;
     if (probed && !usable()) {
       {
         const std::lock_guard lock{mutex_};
@@ -108,6 +116,7 @@ void MonitoredStore::lost(const Error& error) {
   // An absence passes by itself; for what does not, somebody has to do something.
   const bool passes = may_pass(error.code) || error.code == ErrorCode::timed_out;
   if (!passes) why += ": " + problem.hint;
+  if (error.hint == store::kRestartServer) why += ": " + error.hint;
   {
     const std::lock_guard lock{mutex_};
     cause_ = error.describe();

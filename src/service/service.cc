@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/events.h"
+#include "base/line_limit.h"
 #include "service/budget.h"
 #include "service/bulk.h"
 #include "service/coalescer.h"
@@ -125,7 +126,13 @@ class ServiceImpl : public Service {
       const Principal& who, std::function<void(const std::shared_ptr<const LiveEvent>&)> next,
       Ended ended) override;
 
-  [[nodiscard]] bool ready() const override { return !draining_ && !stopping_ && store_.usable(); }
+  [[nodiscard]] bool ready() const override {
+    return !draining_ && !stopping_ && store_.usable() && impediment().empty();
+  }
+  void impede(std::string why) override {
+    const std::lock_guard lock{impediment_mutex_};
+    impediment_ = std::move(why);
+  }
   [[nodiscard]] std::string why_not_ready() const override;
   [[nodiscard]] Counters counters() const override;
   void drain() override;
@@ -189,6 +196,10 @@ class ServiceImpl : public Service {
   [[nodiscard]] metrics::Series& unknown_series() {
     return metrics_->series(metrics::Metrics::kUnknown, metrics::Metrics::kUnknown);
   }
+  [[nodiscard]] std::string impediment() const {
+    const std::lock_guard lock{impediment_mutex_};
+    return impediment_;
+  }
   void tell_refused(const Lease& lease, std::string_view verb, const Stale& stale) const;
   void tell_foreign(const Principal& who, std::size_t leases) const;
 
@@ -201,9 +212,14 @@ class ServiceImpl : public Service {
   const std::shared_ptr<metrics::Metrics> metrics_;
   LeaseRegistry leases_{kLeasesRemembered};
   Budget budget_;
+  mutable std::mutex impediment_mutex_;
+  std::string impediment_;  // guarded by impediment_mutex_
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> heartbeats_{0};
+  // Of what anybody can make up as much of as he likes, some lines a second are enough.
+  mutable LineLimit made_up_lines_;
+  mutable LineLimit foreign_lines_;
 
   MonitoredStore store_;
   EventBroadcaster events_;
@@ -285,7 +301,8 @@ void ServiceImpl::stop() {
 
 std::string ServiceImpl::why_not_ready() const {
   if (draining_ || stopping_) return "this server stops";
-  return store_.why_not();
+  std::string why = store_.why_not();
+  return why.empty() ? impediment() : why;
 }
 
 Service::Counters ServiceImpl::counters() const {
@@ -561,14 +578,23 @@ void ServiceImpl::tell_refused(const Lease& lease, std::string_view verb, const 
               .token = lease.token,
               .fields = fields_of(stale)};
   event.fields.insert(event.fields.begin(), {"verb", std::string{verb}});
+  if (!stale.current_state) {
+    const auto untold = made_up_lines_.tell(std::chrono::steady_clock::now());
+    if (!untold) return;
+    if (*untold > 0) event.fields.emplace_back("untold", std::to_string(*untold));
+  }
   options_.log(event);
 }
 
 void ServiceImpl::tell_foreign(const Principal& who, std::size_t leases) const {
-  options_.log({.name = "foreign_leases_refused",
-                .severity = Severity::warning,
-                .at = std::chrono::system_clock::now(),
-                .fields = {{"key", who.label()}, {"leases", std::to_string(leases)}}});
+  const auto untold = foreign_lines_.tell(std::chrono::steady_clock::now());
+  if (!untold) return;
+  Event event{.name = "foreign_leases_refused",
+              .severity = Severity::warning,
+              .at = std::chrono::system_clock::now(),
+              .fields = {{"key", who.label()}, {"leases", std::to_string(leases)}}};
+  if (*untold > 0) event.fields.emplace_back("untold", std::to_string(*untold));
+  options_.log(event);
 }
 
 void ServiceImpl::count_beats(std::span<const Lease> leases, std::span<const Beat> beats,

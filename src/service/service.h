@@ -178,8 +178,12 @@ class Service {
 
   // Its own state.
 
-  /// The database is reachable and its schema current, as of the last look, and it does not drain.
+  /// The database is reachable and its schema current, as of the last look, nothing impedes it, and it does
+  /// not drain.
   [[nodiscard]] virtual bool ready() const = 0;
+  /// Something outside of it keeps callers away, so that it is not ready; empty: no longer. Calls are
+  /// answered nevertheless.
+  virtual void impede(std::string why) = 0;
   /// Why not, for people; empty when ready.
   [[nodiscard]] virtual std::string why_not_ready() const = 0;
   struct Counters {

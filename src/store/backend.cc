@@ -38,7 +38,7 @@ Error translate(const pg::Error& error) {
     case pg::Errc::query_canceled:
     case pg::Errc::out_of_resources:
       result.code = ErrorCode::unavailable;
-      result.hint = "nothing was changed; try again";
+      result.hint = error.sqlstate == pg::kFileIsGone ? kRestartServer : "nothing was changed; try again";
       break;
     case pg::Errc::lock_not_available:
       result.code = ErrorCode::locked;

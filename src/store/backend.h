@@ -97,6 +97,10 @@ class Backend {
   std::set<std::string, std::less<>> queues_;  // guarded by mutex_
 };
 
+/// The hint of an error that does not pass by itself, although the database answers.
+inline constexpr const char* kRestartServer =
+    "PostgreSQL's files were replaced or removed while it ran: restart it";
+
 /// The database's error as a caller of the store reacts to it.
 [[nodiscard]] Error translate(const pg::Error& error);
 [[nodiscard]] Error unknown_queue(std::string_view queue);

@@ -32,7 +32,7 @@ class StoreLink : public Link {
     const Clock::time_point sent_at = Clock::now();
     auto jobs = runtime_.claim(request);
     if (!jobs) return std::unexpected(std::move(jobs.error()));
-    return Claimed{.jobs = std::move(*jobs), .since = sent_at};
+    return still_good(std::move(*jobs), sent_at);
   }
   void want(std::string_view, std::size_t) override {}
   Expected<Exchange> exchange(std::span<const Settlement> settlements, const ClaimRequest& request) override {
@@ -40,7 +40,7 @@ class StoreLink : public Link {
     auto done = runtime_.exchange(settlements, request);
     if (!done) return std::unexpected(std::move(done.error()));
     return Exchange{.verdicts = std::move(done->verdicts),
-                    .claimed = {.jobs = std::move(done->claimed), .since = sent_at}};
+                    .claimed = still_good(std::move(done->claimed), sent_at)};
   }
   Expected<std::vector<Verdict>> settle(std::span<const Settlement> settlements) override {
     return runtime_.settle(settlements);
@@ -88,6 +88,24 @@ class StoreLink : public Link {
   void stop_listening() override { listener_.reset(); }
 
  private:
+  /// The call may have waited for the database, and its leases began when it was carried out. On this
+  /// worker's clock they count from before the call, since more is not known: what would be old by that is
+  /// renewed, and counts from now. What cannot be renewed runs out.
+  Claimed still_good(std::vector<ClaimedJob> jobs, Clock::time_point sent_at) {
+    const Clock::time_point now = Clock::now();
+    const auto is_old = [&](const ClaimedJob& job) { return sent_at + job.lease_ttl / 3 <= now; };
+    if (std::ranges::none_of(jobs, is_old)) return {.jobs = std::move(jobs), .since = sent_at};
+    std::vector<Lease> leases;
+    for (const ClaimedJob& job : jobs) leases.push_back(job.lease);
+    const auto beats = runtime_.heartbeat(leases);
+    if (!beats) return {.jobs = std::move(jobs), .since = sent_at};
+    Claimed renewed{.jobs = {}, .since = now};
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      if ((*beats)[i].status == Beat::Status::renewed) renewed.jobs.push_back(std::move(jobs[i]));
+    }
+    return renewed;
+  }
+
   const StoreLinkOptions options_;
   // What handlers do with the database, however slowly, must not hold up claims and settlements.
   Store runtime_;

@@ -85,6 +85,21 @@ TEST(EventListTest, has_every_name_that_the_source_tells_and_no_other) {
   EXPECT_EQ(found, listed);
 }
 
+TEST(EventLineTest, a_value_for_people_cannot_pass_for_another_field_nor_play_tricks_with_a_terminal) {
+  const Event event{
+      .name = "program_said",
+      .worker = "w job=made-up",
+      .queue = "plain",
+      .fields = {{"line", "say \"hi\" \\ \n\u009b2J\u202e"}, {"nothing", ""}, {"word", "a-b_c"}}};
+
+  EXPECT_THAT(to_text_line(event),
+              ::testing::EndsWith("info program_said worker=\"w job=made-up\" queue=plain"
+                                  " line=\"say \\\"hi\\\" \\\\ ??2J?\" nothing=\"\" word=a-b_c"));
+  const std::string json = to_json_line(event);
+  EXPECT_THAT(json, HasSubstr("\\u009b2J\\u202e"));
+  EXPECT_EQ(nlohmann::json::parse(json).at("line"), event.fields.at(0).second);
+}
+
 TEST(EventLineTest, is_valid_json_whatever_a_program_wrote) {
   const Event event{
       .name = "program_said", .worker = "w\"1\"", .attempt = 2, .fields = {{"line", "caf\xe9 \x01\t\xff"}}};

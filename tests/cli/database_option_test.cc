@@ -1,5 +1,7 @@
 // Which database is used, and what is said when it cannot be.
 
+#include <csignal>
+
 #include "program.h"
 
 namespace faultline::testing {
@@ -27,6 +29,27 @@ TEST(DatabaseOptionTest, an_unreachable_database_has_a_code_for_machines) {
 
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(one_object(result.err).at("error").at("code"), "cannot_connect");
+}
+
+TEST(DatabaseOptionTest, a_password_does_not_stay_in_the_list_of_processes) {
+  const TestDatabase database;
+  const std::string dsn = database.dsn();
+  const std::string secret =
+      dsn + (dsn.contains("://") ? (dsn.contains('?') ? "&" : "?") : " ") + "password=hunter2";
+  for (const auto& words : {std::vector<std::string>{"--database", secret}, {"--database=" + secret}}) {
+    std::vector<std::string> arguments{"top", "--json", "--interval", "100ms"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    ChildProcess top{faultline_program(std::move(arguments))};
+    ASSERT_TRUE(eventually([&] { return top.out().contains('\n'); })) << top.err();
+
+    const std::string shown = read_file("/proc/" + std::to_string(top.pid()) + "/cmdline");
+
+    EXPECT_THAT(shown, HasSubstr("--interval"));
+    EXPECT_THAT(shown, HasSubstr(database.name())) << "which database it is may be seen";
+    EXPECT_THAT(shown, Not(HasSubstr("hunter2")));
+    top.send(SIGTERM);
+    EXPECT_EQ(top.wait().exit_code, 0);
+  }
 }
 
 TEST(DatabaseOptionTest, passwords_are_never_printed) {

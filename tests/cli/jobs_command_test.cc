@@ -12,6 +12,16 @@ using ::testing::Not;
 
 class JobsCommandTest : public JobCommandTest {};
 
+std::string hex_of(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    text += kDigits[static_cast<unsigned char>(c) >> 4U];
+    text += kDigits[static_cast<unsigned char>(c) & 0xFU];
+  }
+  return text;
+}
+
 const std::string kNoJob = "01900000-0000-7000-8000-000000000000";
 
 TEST_F(JobsCommandTest, the_list_is_filtered_and_comes_in_pages) {
@@ -33,6 +43,28 @@ TEST_F(JobsCommandTest, the_list_is_filtered_and_comes_in_pages) {
   ASSERT_EQ(next.at("jobs").size(), 1U);
   EXPECT_EQ(next.at("jobs").at(0).at("id"), ids[0].to_string());
   EXPECT_THAT(run({"jobs", "list", "--state", "dead"}).out, HasSubstr("no such jobs"));
+}
+
+TEST_F(JobsCommandTest, names_that_play_tricks_with_a_terminal_do_not_reach_it) {
+  // Clears the screen, by ESC and by the one character that means the same; turns the direction of writing.
+  const std::vector<std::string> tricks{"\x1b[2J", "\u009b2J", "\u202e"};
+  std::string worker = "evil";
+  for (const std::string& trick : tricks) worker += trick;
+  const JobId id = enqueue();
+  must(store_.enqueue(NewJob{.kind = "other"}));
+  const Lease lease = claim_one("w").lease;
+  script("UPDATE faultline.jobs SET worker = convert_from('\\x" + hex_of(worker) +
+         "', 'UTF8') WHERE state = 'running'");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"jobs", "list"},
+                                                  {"jobs", "show", id.to_string()},
+                                                  {"top", "--once"},
+                                                  {"jobs", "list", "--json"},
+                                                  {"jobs", "show", id.to_string(), "--json"}}) {
+    const auto result = run(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("evil")) << command.back();
+    for (const std::string& trick : tricks) EXPECT_THAT(result.out, Not(HasSubstr(trick))) << command.back();
+  }
 }
 
 TEST_F(JobsCommandTest, a_listing_goes_on_by_itself_where_a_page_of_the_store_ends_early) {

@@ -1,6 +1,7 @@
 // `faultline work`: a program per job.
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -102,6 +103,85 @@ TEST_F(WorkCommandTest, a_program_gets_the_payload_and_who_it_works_for_and_give
   EXPECT_EQ(json.at("lease"), query_text(sql, "SELECT lease_id::text FROM faultline.ledger"));
   EXPECT_THAT(json.at("deadline").get<std::string>(), EndsWith("Z"));
   EXPECT_EQ(json.at("last"), "--json") << "an option of ours behind --exec is the program's";
+}
+
+TEST_F(WorkCommandTest, a_program_gets_the_environment_without_the_keys_and_passwords_of_its_worker) {
+  const JobId id = enqueue();
+  ProcessOptions options = worker({"--until-empty"}, "cat >/dev/null; env");
+  for (const std::string name : {"FAULTLINE_API_KEY", "FAULTLINE_DATABASE_URL", "DATABASE_URL", "PGPASSWORD",
+                                 "PGPASSFILE", "OTEL_EXPORTER_OTLP_HEADERS"})
+    options.environment.emplace_back(name, name == "DATABASE_URL" ? database_.dsn() : "secret of the worker");
+  options.environment.emplace_back("MAIL_RELAY", "mail.example");
+  ASSERT_EQ(run_process(options).exit_code, 0);
+
+  const std::string environment = job(id).result.value_or("");
+  EXPECT_THAT(environment, AllOf(HasSubstr("MAIL_RELAY=mail.example"), HasSubstr("FAULTLINE_JOB_ID="),
+                                 ::testing::Not(HasSubstr("secret of the worker")),
+                                 ::testing::Not(HasSubstr("DATABASE_URL"))));
+}
+
+TEST_F(WorkCommandTest, a_program_cannot_read_them_in_proc_either) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "needs root, to run the worker as another user, whom the kernel can refuse";
+  ServeProcess server{database_.dsn()};
+  server.wait_until_ready();
+  const JobId id = enqueue();
+  ProcessOptions options =
+      faultline_program({"work", "default", "--server", server.url(), "--exec", "sh", "-c",
+                         "cat >/dev/null; worker=$(sed -n 's/^PPid:.//p' /proc/$PPID/status); cat "
+                         "/proc/$PPID/environ /proc/$worker/environ "
+                         "| tr '\\0' ' '; echo looked at $worker"});
+  // What is built in a home that is closed to others, no other user can run.
+  std::filesystem::copy_file(options.argv[0], file("faultline"));
+  options.argv[0] = file("faultline");
+  options.user = "nobody";
+  options.environment.emplace_back("FAULTLINE_API_KEY", "secret of the worker");
+  ChildProcess process{options};
+
+  ASSERT_TRUE(eventually([&] {
+    return job(id).state != JobState::available && job(id).state != JobState::running;
+  })) << process.err();
+  EXPECT_THAT(job(id).result.value_or(""), AllOf(HasSubstr("looked at " + std::to_string(process.pid())),
+                                                 ::testing::Not(HasSubstr("secret"))));
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait().exit_code, 0) << process.err();
+}
+
+TEST_F(WorkCommandTest, a_variable_of_the_workers_own_is_handed_on_by_name) {
+  const JobId id = enqueue();
+  ProcessOptions options = worker({"--until-empty", "--pass-env", "PGPASSWORD"},
+                                  "cat >/dev/null; echo \"$PGPASSWORD/$FAULTLINE_API_KEY\"");
+  options.environment.emplace_back("PGPASSWORD", "handed on");
+  options.environment.emplace_back("FAULTLINE_API_KEY", "not this");
+  ASSERT_EQ(run_process(options).exit_code, 0);
+
+  EXPECT_EQ(job(id).result, R"("handed on/")");
+}
+
+TEST_F(WorkCommandTest, what_a_program_leaves_in_sessions_of_its_own_ends_with_it_and_nobody_elses_does) {
+  const std::string leaves = "setsid sh -c 'echo $$ >" + file("daemon") +
+                             "; exec sleep 600' </dev/null >/dev/null 2>&1 & "
+                             "(setsid setsid sh -c 'echo $$ >" +
+                             file("deep") +
+                             "; sleep 600' </dev/null >/dev/null 2>&1 &); "
+                             "while [ ! -s " +
+                             file("daemon") + " ] || [ ! -s " + file("deep") + " ]; do sleep 0.02; done";
+  const JobId first = enqueue({.payload = R"("leaves")"});
+  const JobId second = enqueue({.payload = R"("stays")"});
+  ChildProcess running{worker({"--concurrency", "2"}, "if [ \"$(cat)\" = '\"leaves\"' ]; then " + leaves +
+                                                          "; else setsid sh -c 'echo $$ >" + file("others") +
+                                                          "; exec sleep 600' & wait; fi")};
+  ASSERT_TRUE(appears(file("others")));
+  ASSERT_TRUE(eventually([&] { return job(first).state == JobState::succeeded; })) << running.err();
+
+  EXPECT_FALSE(is_alive(static_cast<pid_t>(std::stoi(read_file(file("daemon"))))));
+  EXPECT_FALSE(is_alive(static_cast<pid_t>(std::stoi(read_file(file("deep"))))));
+  const auto others = static_cast<pid_t>(std::stoi(read_file(file("others"))));
+  EXPECT_TRUE(is_alive(others)) << "that of a program which still runs";
+  EXPECT_EQ(job(second).state, JobState::running);
+
+  running.send(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !is_alive(others); })) << "it outlives its worker";
 }
 
 TEST_F(WorkCommandTest, output_that_is_no_json_is_a_string_and_no_output_is_no_result) {

@@ -36,6 +36,7 @@ std::string another_value(const Setting& setting) {
                                                           {"tls_key", "/tls/server.key"},
                                                           {"tls_client_ca", "/tls/ca.pem"},
                                                           {"cors_origin", "https://app.example.com"},
+                                                          {"hosts", "queue.example.com,[fd00::1]"},
                                                           {"otlp_endpoint", "http://127.0.0.1:4318"},
                                                           {"otlp_ca", "/tls/otlp-ca.pem"},
                                                           {"otlp_sample_ratio", "0.25"},

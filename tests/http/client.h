@@ -103,7 +103,7 @@ class RawClient {
 
   Reply request(std::string_view method, std::string_view target, std::string_view body = {},
                 std::string_view extra_headers = {}) {
-    std::string bytes = std::string{method} + " " + std::string{target} + " HTTP/1.1\r\nHost: test\r\n";
+    std::string bytes = std::string{method} + " " + std::string{target} + " HTTP/1.1\r\nHost: localhost\r\n";
     if (!body.empty()) {
       if (extra_headers.find("Content-Type") == std::string_view::npos)
         bytes += "Content-Type: application/json\r\n";

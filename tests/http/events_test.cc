@@ -120,6 +120,7 @@ class Firehose : public service::Service {
   }
 
   [[nodiscard]] bool ready() const override { return true; }
+  void impede(std::string /*why*/) override {}
   [[nodiscard]] std::string why_not_ready() const override { return {}; }
   [[nodiscard]] Counters counters() const override { return {}; }
   void drain() override {}

@@ -115,6 +115,11 @@ TEST_F(HttpJobs, a_batch_has_one_answer_per_job) {
   const Reply mixed = post("/v1/jobs", R"([{"kind":"new"},{"kind":"c","idempotency_key":"x"}])");
   EXPECT_EQ(mixed.status, 207) << mixed.body;
   EXPECT_EQ(mixed.json()["submissions"][0]["status"], "created");
+  EXPECT_EQ(post("/v1/jobs", "{\"kind\":\"a\"}\n{\"kind\":\"b\"}\n",
+                 "Content-Type: Application/X-NDJSON ; charset=utf-8\r\n")
+                .status,
+            201)
+      << "a media type is the same in capitals";
   EXPECT_EQ(post("/v1/jobs", "[]").status, 200);
   EXPECT_EQ(post("/v1/jobs", R"([{"kind":"a"},{"kind":"b","queue":"nowhere"}])").status, 404);
 }

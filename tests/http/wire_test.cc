@@ -1,6 +1,7 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
+#include <set>
 #include <thread>
 
 #include "fixture.h"
@@ -143,31 +144,74 @@ TEST_F(HttpWire, a_body_over_the_limit_is_refused_and_the_client_reads_why) {
   }
 }
 
-TEST_F(HttpWire, large_bodies_together_are_bounded) {
-  start_server({.body_max = 100'000});
-  std::vector<RawClient> clients;
-  for (int i = 0; i < 8; ++i) {
-    clients.push_back(connect());
-    clients.back().send(
-        "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: "
-        "100000\r\n\r\n");
+TEST_F(HttpWire, a_transfer_coding_that_is_not_understood_ends_the_connection) {
+  const std::string next = "GET /health HTTP/1.1\r\nHost: t\r\n\r\n";
+  const auto post = [](std::string_view version, std::string_view coding) {
+    return "POST /v1/jobs HTTP/" + std::string{version} +
+           "\r\nHost: t\r\nContent-Type: application/json\r\n" + std::string{coding} + "\r\n";
+  };
+  struct Case {
+    std::string head;
+    int status;
+  };
+  for (const auto& [head, status] :
+       {Case{post("1.1", "Transfer-Encoding: gzip\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: identity\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: xchunked\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: chunked, gzip\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding:\r\n"), 400},
+        Case{post("1.0", "Transfer-Encoding: chunked\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: gzip\r\nContent-Length: 3\r\n"), 400},
+        Case{post("1.1", "Transfer-Encoding: gzip, chunked\r\n"), 501},
+        Case{post("1.1", "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"), 501}}) {
+    RawClient client = connect();
+    client.send(head + next);
+    const auto reply = client.read_reply();
+    ASSERT_TRUE(reply) << head;
+    EXPECT_EQ(reply->status, status) << head;
+    EXPECT_EQ(client.read_to_end(), "") << "what follows is no request: " << head;
   }
-  ASSERT_TRUE(eventually([&] { return server_->counters().requests == 8; }));
-  RawClient ninth = connect();
-  ninth.send(
-      "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: "
-      "100000\r\n\r\n");
-  const auto reply = ninth.read_reply();
-  ASSERT_TRUE(reply);
-  EXPECT_EQ(reply->status, 429);
-  EXPECT_EQ(reply->code(), "overloaded");
+  RawClient client = connect();
+  client.send(post("1.1", "Transfer-Encoding: Chunked\r\n") + "c\r\n{\"kind\":\"k\"}\r\n0\r\n\r\n" + next);
+  EXPECT_EQ(client.read_reply()->status, 201);
+  EXPECT_EQ(client.read_reply()->status, 200);
+}
+
+TEST_F(HttpWire, large_bodies_together_are_bounded_by_what_has_come_of_them) {
+  start_server({.body_max = 100'000});
+  const std::string_view head = "POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n";
+  const std::string start = R"({"kind":"k","payload":")" + std::string(99'000, 'x');
+  const std::string end = "\"}";
+  const std::string length = std::to_string(start.size() + end.size());
+  const auto large = [&] { return post("/v1/jobs", start + end).status; };
+  constexpr std::size_t kClients = 12;
+  std::vector<RawClient> clients;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients.push_back(connect());
+    clients.back().send(std::string{head} + (i % 2 == 0
+                                                 ? "Content-Length: " + length + "\r\n\r\n"
+                                                 : "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n182ce\r\n"));
+  }
+  ASSERT_EQ(std::stoul("182ce", nullptr, 16), start.size() - 1);
+  ASSERT_TRUE(eventually([&] { return server_->counters().requests == kClients; }));
+  EXPECT_EQ(large(), 201) << "who has only announced something takes nothing from others";
+
+  for (std::size_t i = 0; i < kClients; ++i) clients[i].send(std::string_view{start}.substr(i % 2));
+  ASSERT_TRUE(eventually([&] { return server_->counters().connections == 8; })) << "the others are refused";
+  EXPECT_EQ(large(), 429);
   EXPECT_EQ(post("/v1/jobs", R"({"kind":"small"})").status, 201);
-  clients.clear();
-  EXPECT_TRUE(eventually([&] {
-    return connect()
-               .request("POST", "/v1/jobs", R"({"kind":"k","payload":")" + std::string(90'000, 'x') + "\"}")
-               .status == 201;
-  })) << "the memory of clients that left is free again";
+  std::multiset<int> statuses;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients[i].send(i % 2 == 0 ? end : "\r\n2\r\n" + end + "\r\n0\r\n\r\n");
+    const auto reply = clients[i].read_reply();
+    ASSERT_TRUE(reply);
+    statuses.insert(reply->status);
+    EXPECT_TRUE(reply->status == 201 || reply->code() == "overloaded") << reply->body;
+  }
+  EXPECT_EQ(statuses.count(201), 8U);
+  EXPECT_EQ(statuses.count(429), 4U);
+  EXPECT_EQ(large(), 201) << "the memory is free again";
 }
 
 TEST_F(HttpWire, large_answers_are_compressed_for_those_who_ask) {
@@ -214,18 +258,50 @@ TEST_F(HttpWire, a_client_that_does_not_read_is_cut_off) {
   EXPECT_TRUE(eventually([&] { return server_->counters().connections == 0; }));
 }
 
-TEST_F(HttpWire, connections_over_the_limit_are_turned_away) {
+TEST_F(HttpWire, connections_over_the_limit_are_turned_away_when_all_others_have_a_request) {
   start_server({.connections_max = 2});
-  RawClient first = connect();
-  RawClient second = connect();
-  EXPECT_EQ(first.request("GET", "/health").status, 200);
-  EXPECT_EQ(second.request("GET", "/health").status, 200);
+  const std::string waits = R"({"worker":"w","wait_ms":30000})";
+  std::vector<RawClient> workers;
+  for (int i = 0; i < 2; ++i) {
+    workers.push_back(connect());
+    workers.back().send(
+        "POST /v1/claim HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: " +
+        std::to_string(waits.size()) + "\r\n\r\n" + waits);
+  }
+  ASSERT_TRUE(eventually([&] { return service_->counters().consumers == 2; }));
   RawClient third = connect();
   EXPECT_EQ(third.read_to_end().substr(0, 12), "HTTP/1.1 503");
   EXPECT_EQ(server_->counters().refused_connections, 1U);
-  first.close();
+  workers.pop_back();
   ASSERT_TRUE(eventually([&] { return server_->counters().connections < 2; }));
   EXPECT_EQ(connect().request("GET", "/health").status, 200);
+}
+
+TEST_F(HttpWire, who_waits_longest_without_an_admitted_call_makes_room_for_the_next) {
+  start_server({.connections_max = 4});
+  RawClient silent = connect();
+  ASSERT_TRUE(eventually([&] { return server_->counters().connections == 1; }));
+  RawClient slow = connect();
+  slow.send("POST /v1/jobs HTTP/1.1\r\nHo");
+  ASSERT_TRUE(eventually([&] { return server_->counters().connections == 2; }));
+  RawClient producer = connect();
+  EXPECT_EQ(producer.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+  RawClient probe = connect();
+  EXPECT_EQ(probe.request("GET", "/health").status, 200);
+
+  RawClient fifth = connect();
+  EXPECT_EQ(fifth.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+  EXPECT_EQ(silent.read_to_end(), "");
+  RawClient sixth = connect();
+  EXPECT_EQ(sixth.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+  EXPECT_EQ(slow.read_to_end(), "") << "a byte now and then is no request";
+  RawClient seventh = connect();
+  EXPECT_EQ(seventh.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
+  EXPECT_EQ(probe.read_to_end(), "") << "what everybody may ask gives no right to stay";
+  // Now all have made calls, and the one whose call is longest ago goes.
+  EXPECT_EQ(connect().request("GET", "/health").status, 200);
+  EXPECT_EQ(producer.read_to_end(), "");
+  EXPECT_EQ(sixth.request("POST", "/v1/jobs", R"({"kind":"k"})").status, 201);
 }
 
 TEST_F(HttpWire, a_thousand_trickling_clients_do_not_keep_an_honest_one_waiting) {
@@ -287,7 +363,7 @@ TEST_F(HttpWire, cross_origin_access_is_off_unless_an_origin_is_named) {
   const std::string_view preflight = "Origin: https://app.test\r\nAccess-Control-Request-Method: POST\r\n";
   EXPECT_EQ(get("/health", "Origin: https://app.test\r\n").header("access-control-allow-origin"), "");
   EXPECT_EQ(post("/v1/jobs", R"({"kind":"k"})", "Origin: https://app.test\r\n").status, 403);
-  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k"})", "Origin: http://test\r\n").status, 201)
+  EXPECT_EQ(post("/v1/jobs", R"({"kind":"k"})", "Origin: http://localhost\r\n").status, 201)
       << "its own pages may";
   start_server({.cors_origin = "https://app.test"});
   const Reply allowed = connect().request("OPTIONS", "/v1/jobs", {}, preflight);
@@ -298,6 +374,45 @@ TEST_F(HttpWire, cross_origin_access_is_off_unless_an_origin_is_named) {
   EXPECT_EQ(written.status, 201);
   EXPECT_EQ(written.header("access-control-allow-origin"), "https://app.test");
   EXPECT_EQ(get("/health", "Origin: https://evil.test\r\n").header("access-control-allow-origin"), "");
+  start_server({.cors_origin = "*"});
+  const Reply anybody = post("/v1/jobs", R"({"kind":"k"})", "Origin: https://any.test\r\n");
+  EXPECT_EQ(anybody.status, 201);
+  EXPECT_EQ(anybody.header("access-control-allow-origin"), "*");
+}
+
+TEST_F(HttpWire, pages_of_other_sites_are_told_apart_by_what_browsers_say) {
+  for (const std::string_view method : {"GET", "POST"}) {
+    const std::string body = method == "POST" ? R"({"kind":"k"})" : "";
+    const auto status = [&](std::string_view headers) {
+      return connect().request(method, "/v1/jobs", body, headers).status;
+    };
+    const int good = method == "POST" ? 201 : 200;
+    EXPECT_EQ(status("Sec-Fetch-Site: cross-site\r\n"), 403);
+    EXPECT_EQ(status("Sec-Fetch-Site: cross-site\r\nOrigin: https://evil.test\r\n"), 403);
+    EXPECT_EQ(status("Sec-Fetch-Site: same-origin\r\nOrigin: http://localhost\r\n"), good);
+    EXPECT_EQ(status("Sec-Fetch-Site: none\r\n"), good) << "typed in by a person";
+  }
+  EXPECT_EQ(get("/health", "Sec-Fetch-Site: cross-site\r\n").status, 200) << "it tells nothing";
+  start_server({.cors_origin = "https://app.test"});
+  EXPECT_EQ(get("/v1/jobs", "Sec-Fetch-Site: cross-site\r\nOrigin: https://app.test\r\n").status, 200);
+  EXPECT_EQ(get("/v1/jobs", "Sec-Fetch-Site: cross-site\r\n").status, 403);
+}
+
+TEST_F(HttpWire, with_a_list_of_names_calls_under_another_are_misdirected) {
+  start_server({.hosts = std::vector<std::string>{"localhost", "[::1]", "queue.test"}});
+  const auto status = [&](std::string_view target, std::string_view host) {
+    RawClient client = connect();
+    client.send("GET " + std::string{target} + " HTTP/1.1\r\nHost: " + std::string{host} + "\r\n\r\n");
+    return client.read_reply().value().status;
+  };
+  for (const char* host : {"localhost", "LocalHost:8000", "[::1]", "[::1]:8000", "queue.test:80"})
+    EXPECT_EQ(status("/v1/jobs", host), 200) << host;
+  for (const char* host : {"evil.test", "evil.test:8000", "localhost.evil.test", "notlocalhost", "[::2]:8000",
+                           "[localhost]", "[", "127.0.0.1.evil.test", "localhost."}) {
+    EXPECT_EQ(status("/v1/jobs", host), 421) << host;
+    EXPECT_EQ(status("/metrics", host), 421) << host;
+    EXPECT_EQ(status("/health", host), 200) << "load balancers ask by address: " << host;
+  }
 }
 
 TEST_F(HttpWire, an_answer_survives_a_client_that_only_said_its_last_word) {

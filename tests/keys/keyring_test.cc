@@ -128,6 +128,66 @@ TEST_F(KeyringTest, whatever_is_wrong_with_a_key_the_answer_is_the_same) {
   EXPECT_THAT(*answers.begin(), HasSubstr("faultline keys create"));
 }
 
+TEST_F(KeyringTest, who_runs_the_server_is_told_why_a_caller_was_turned_away) {
+  const auto good = create();
+  const auto revoked = create();
+  const auto expired = create({.expires_in = 1h});
+  must(keys::revoke(sql_, revoked.key.id, soon()));
+  std::mutex mutex;
+  std::vector<std::string> told;
+  const auto keyring = keys::Keyring::start(
+      {.database = database_.dsn(), .refresh = 10min, .refused = [&](std::string_view why) {
+         const std::lock_guard lock{mutex};
+         told.emplace_back(why);
+       }});
+  ASSERT_TRUE(
+      eventually([&] { return accepted(*keyring, good.secret) && accepted(*keyring, expired.secret); }));
+  told.clear();
+  std::string wrong = good.secret;
+  wrong.back() = wrong.back() == '0' ? '1' : '0';
+
+  const std::vector<std::pair<std::string, std::string>> calls{{"", "missing"},
+                                                               {"nonsense", "malformed"},
+                                                               {keys::random_key().whole(), "unknown"},
+                                                               {revoked.secret, "unknown"},
+                                                               {wrong, "wrong_secret"}};
+  for (const auto& [bearer, why] : calls) {
+    const auto answer = keyring->authenticate(bearer);
+    ASSERT_FALSE(answer);
+    EXPECT_THAT(answer.error().cause, ::testing::StartsWith(why));
+    EXPECT_EQ(told.back(), why);
+    EXPECT_NE(std::ranges::find(keys::kRefusals, told.back()), keys::kRefusals.end());
+    if (bearer.size() > 70)
+      EXPECT_THAT(answer.error().cause, Not(HasSubstr(keys::parse_key(bearer)->secret.substr(0, 8))));
+  }
+  EXPECT_THAT(keyring->authenticate(wrong).error().cause, HasSubstr("flk_" + good.key.id));
+}
+
+TEST_F(KeyringTest, that_a_key_is_in_use_is_noted_to_the_minute) {
+  const auto used = create();
+  const auto unused = create();
+  const auto keyring = start();
+  const auto last_used = [&](const keys::CreatedKey& key) {
+    for (const keys::Key& each : must(keys::list(sql_, soon()))) {
+      if (each.id == key.key.id) return each.last_used_at;
+    }
+    throw std::runtime_error("there is no such key");
+  };
+  ASSERT_TRUE(eventually([&] { return accepted(*keyring, used.secret); }));
+  ASSERT_TRUE(eventually([&] { return last_used(used).has_value(); }));
+  const auto first = last_used(used);
+
+  // Within the minute nothing is written, and after it is.
+  advance(59s);
+  EXPECT_TRUE(accepted(*keyring, used.secret));
+  const auto marker = create();
+  ASSERT_TRUE(eventually([&] { return accepted(*keyring, marker.secret) && last_used(marker).has_value(); }));
+  EXPECT_EQ(last_used(used), first);
+  advance(1s);
+  EXPECT_TRUE(eventually([&] { return accepted(*keyring, used.secret) && last_used(used) == *first + 60s; }));
+  EXPECT_EQ(last_used(unused), std::nullopt);
+}
+
 TEST_F(KeyringTest, without_a_key_it_says_how_to_send_one) {
   const auto keyring = start();
 

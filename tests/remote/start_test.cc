@@ -182,10 +182,12 @@ class Certificates {
 
 TEST_F(RemoteStartTest, over_tls_the_server_and_the_worker_know_each_other_by_certificates) {
   const Certificates files;
-  LocalServer server{database_.dsn(),
-                     {.tls_cert = files.file("server.pem"),
-                      .tls_key = files.file("server.key"),
-                      .tls_client_ca = files.file("ca.pem")}};
+  LocalServer server{
+      database_.dsn(),
+      {.certificates = must(tls::Certificates::load({.files = {.cert = files.file("server.pem"),
+                                                               .key = files.file("server.key"),
+                                                               .client_ca = files.file("ca.pem")},
+                                                     .log = [](const Event&) {}}))}};
   const JobId id = enqueue();
   LinkedOptions tls = remote("faultline+tls://localhost:" + std::to_string(server.port()));
   tls.tls_ca = files.file("ca.pem");

@@ -767,6 +767,24 @@ TEST_F(RpcTest, to_a_key_of_one_queue_another_queue_and_its_jobs_are_not_there_i
   EXPECT_EQ(everything(), before);
 }
 
+TEST_F(RpcTest, every_answer_has_the_name_of_its_call) {
+  serve();
+  const auto name_of = [&](const std::string& given) {
+    CallContext context;
+    if (!given.empty()) context.AddMetadata("x-request-id", given);
+    pb::ListQueuesResponse response;
+    EXPECT_TRUE(stub().ListQueues(&context, {}, &response).ok());
+    const auto found = context.GetServerInitialMetadata().find("x-request-id");
+    return found == context.GetServerInitialMetadata().end()
+               ? std::string{}
+               : std::string{found->second.data(), found->second.size()};
+  };
+  EXPECT_EQ(name_of("its-own_1"), "its-own_1");
+  EXPECT_EQ(name_of("").size(), 36U);
+  EXPECT_EQ(name_of("no good name").size(), 36U);
+  EXPECT_NE(name_of(""), name_of(""));
+}
+
 TEST_F(RpcTest, only_a_bearer_is_a_key) {
   ask_for_keys();
   serve();
@@ -825,6 +843,46 @@ TEST_F(RpcTest, a_port_that_is_taken_is_an_error_that_names_it) {
   EXPECT_THAT(second.error().message, HasSubstr("127.0.0.1:" + std::to_string(port)));
 }
 
+class RpcPlacesTest : public RpcTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  /// With a connection of its own, which stays.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> client() const {
+    const std::string host = GetParam().contains(':') ? "[" + GetParam() + "]" : GetParam();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(host + ":" + std::to_string(server_->port()),
+                                     grpc::InsecureChannelCredentials(), arguments);
+  }
+  static grpc::StatusCode list_queues(const std::shared_ptr<grpc::Channel>& by) {
+    CallContext context;
+    pb::ListQueuesResponse response;
+    return pb::Faultline::NewStub(by)->ListQueues(&context, {}, &response).error_code();
+  }
+};
+
+TEST_P(RpcPlacesTest, at_the_limit_strangers_make_room_and_those_with_an_admitted_call_stay) {
+  serve({.host = GetParam(), .connections_max = 2});
+  const auto first = client();
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  const auto stranger = client();
+  ASSERT_TRUE(stranger->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds{60}));
+  ASSERT_EQ(server_->counters().connections, 2U);
+
+  auto third = client();
+  EXPECT_EQ(list_queues(third), grpc::StatusCode::OK);
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  EXPECT_EQ(server_->counters().refused_connections, 1U)
+      << "the stranger, and not the first, who would have come again";
+
+  EXPECT_EQ(list_queues(client()), grpc::StatusCode::UNAVAILABLE) << "all others have a right to be here";
+  EXPECT_EQ(list_queues(first), grpc::StatusCode::OK);
+  third.reset();
+  EXPECT_TRUE(testing::eventually([&] { return list_queues(client()) == grpc::StatusCode::OK; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RpcPlacesTest, ::testing::Values("127.0.0.1", "::1"),
+                         [](const auto& info) { return info.index == 0 ? "v4" : "v6"; });
+
 TEST_F(RpcTest, a_call_s_deadline_ends_it) {
   serve();
   // The database's answer is held up by a lock.
@@ -872,8 +930,12 @@ class Authority {
 class TlsTest : public RpcTest {
  protected:
   [[nodiscard]] std::string file(const std::string& name) const { return (dir_ / name).string(); }
-  [[nodiscard]] rpc::RpcServerOptions options() const {
-    return {.tls_cert = file("server.crt"), .tls_key = file("server.key")};
+  [[nodiscard]] rpc::RpcServerOptions options(const std::string& client_ca = {}) const {
+    return {.certificates = must(tls::Certificates::load(
+                {.files = {.cert = file("server.crt"),
+                           .key = file("server.key"),
+                           .client_ca = client_ca.empty() ? client_ca : file(client_ca)},
+                 .log = [](const Event&) {}}))};
   }
   /// Over a connection of its own.
   grpc::Status list_queues(const grpc::SslCredentialsOptions& tls, const std::string& bearer = {}) {
@@ -904,33 +966,31 @@ TEST_F(TlsTest, serves_over_tls_and_reads_certificates_again_when_they_change) {
             grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(TlsTest, with_a_client_authority_a_certificate_is_needed_and_stands_for_a_key) {
-  authority_.issue("server", "localhost");
-  authority_.issue("client", "billing");
-  const Authority other{dir_, "other"};
-  other.issue("stranger", "stranger");
-  ask_for_keys();
-  auto mutual = options();
-  mutual.tls_client_ca = file("authority.crt");
-  serve(mutual);
+class MutualTlsTest : public TlsTest {
+ protected:
+  MutualTlsTest() {
+    authority_.issue("server", "localhost");
+    authority_.issue("client", "billing");
+    const Authority other{dir_, "other"};
+    other.issue("stranger", "stranger");
+  }
+  [[nodiscard]] grpc::SslCredentialsOptions holder_of(const std::string& certificate) const {
+    return {authority_.certificate(), read_file(file(certificate + ".key")),
+            read_file(file(certificate + ".crt"))};
+  }
+};
 
-  const std::string root = authority_.certificate();
-  const grpc::SslCredentialsOptions client{root, read_file(file("client.key")),
-                                           read_file(file("client.crt"))};
-  EXPECT_EQ(list_queues({.pem_root_certs = root}).error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(
-      list_queues({root, read_file(file("stranger.key")), read_file(file("stranger.crt"))}).error_code(),
-      grpc::StatusCode::UNAVAILABLE);
-  EXPECT_TRUE(list_queues(client).ok());
-  // A key that is sent as well decides.
-  EXPECT_TRUE(list_queues(client, "read").ok());
-  EXPECT_EQ(list_queues(client, "produce").error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_EQ(list_queues(client, "unknown").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+TEST_F(MutualTlsTest,
+       with_a_client_authority_and_without_keys_a_certificate_is_enough_and_the_record_names_it) {
+  serve(options("authority.crt"));
+  EXPECT_EQ(list_queues({.pem_root_certs = authority_.certificate()}).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(list_queues(holder_of("stranger")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(list_queues(holder_of("client")).ok());
 
-  // The record names the certificate.
   const JobId id = enqueue();
   ASSERT_EQ(cancel(id), CancelStatus::cancelled);
-  const auto own = pb::Faultline::NewStub(channel(grpc::SslCredentials(client)));
+  const auto own = pb::Faultline::NewStub(channel(grpc::SslCredentials(holder_of("client"))));
   CallContext context;
   pb::RequeueJobsRequest requeue;
   requeue.add_ids(id.to_string());
@@ -939,24 +999,16 @@ TEST_F(TlsTest, with_a_client_authority_a_certificate_is_needed_and_stands_for_a
   EXPECT_EQ(history(id).attempts.back().worker, "billing (client certificate)");
 }
 
-TEST_F(TlsTest, files_that_do_not_serve_are_an_error_at_the_start) {
-  authority_.issue("server", "localhost");
-  const auto why_not = [&](rpc::RpcServerOptions bad) {
-    bad.log = [](const Event&) {};
-    const auto started = rpc::RpcServer::start(std::move(bad), *service_, *authenticator_);
-    return started ? std::string{"it started"} : started.error().describe();
-  };
-  EXPECT_THAT(why_not({.tls_cert = file("server.crt")}), HasSubstr("both"));
-  EXPECT_THAT(why_not({.tls_client_ca = file("authority.crt")}), HasSubstr("need TLS"));
-  EXPECT_THAT(why_not({.tls_cert = file("nothing.crt"), .tls_key = file("server.key")}),
-              HasSubstr("nothing.crt"));
-  EXPECT_THAT(why_not({.tls_cert = file("server.key"), .tls_key = file("server.key")}),
-              HasSubstr("no certificate"));
-  EXPECT_THAT(why_not({.tls_cert = file("server.crt"), .tls_key = file("authority.key")}),
-              HasSubstr("not the one"));
-  auto bad_authority = options();
-  bad_authority.tls_client_ca = file("server.key");
-  EXPECT_THAT(why_not(bad_authority), HasSubstr("server.key"));
+TEST_F(MutualTlsTest, where_keys_are_asked_for_a_certificate_is_needed_as_well_and_stands_for_none) {
+  ask_for_keys();
+  serve(options("authority.crt"));
+  EXPECT_EQ(list_queues({.pem_root_certs = authority_.certificate()}, "read").error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(list_queues(holder_of("stranger"), "read").error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(list_queues(holder_of("client")).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_TRUE(list_queues(holder_of("client"), "read").ok());
+  EXPECT_EQ(list_queues(holder_of("client"), "produce").error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(list_queues(holder_of("client"), "unknown").error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
 }  // namespace

@@ -10,9 +10,10 @@ namespace faultline::testing {
 /// `faultline serve` as a process, on ports that nobody else has.
 class ServeProcess {
  public:
+  /// `before`: words of another program that starts it.
   explicit ServeProcess(const std::string& database, const std::vector<std::string>& flags = {},
-                        const Environment& environment = {})
-      : process_{faultline_program(command_line(database, flags), environment)} {}
+                        const Environment& environment = {}, const std::vector<std::string>& before = {})
+      : process_{started_by(before, faultline_program(command_line(database, flags), environment))} {}
 
   /// Throws if it does not say where it serves.
   ServeProcess& wait_until_it_serves() {
@@ -29,6 +30,7 @@ class ServeProcess {
 
   [[nodiscard]] ChildProcess& process() { return process_; }
   [[nodiscard]] std::uint16_t http_port() const { return http_port_; }
+  [[nodiscard]] std::uint16_t grpc_port() const { return grpc_port_; }
   [[nodiscard]] std::string url() const { return "faultline://127.0.0.1:" + std::to_string(grpc_port_); }
   /// An exit by itself after SIGTERM.
   ProcessResult terminate() {
@@ -44,6 +46,11 @@ class ServeProcess {
     if (!database.empty()) words.insert(words.end(), {"--database", database});
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
+  }
+
+  static ProcessOptions started_by(const std::vector<std::string>& before, ProcessOptions options) {
+    options.argv.insert(options.argv.begin(), before.begin(), before.end());
+    return options;
   }
 
   static std::uint16_t port_of(const std::string& address) {

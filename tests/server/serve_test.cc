@@ -189,6 +189,65 @@ TEST(ServeTest, who_watches_or_waits_for_jobs_is_told_that_the_key_was_revoked_a
   EXPECT_EQ(server.terminate().exit_code, 0);
 }
 
+TEST(ServeTest, callers_that_are_turned_away_leave_a_trace_and_every_answer_has_a_name) {
+  const TestDatabase database;
+  ServeProcess server{database.dsn(), {"--auth", "keys", "--access-log"}};
+  server.wait_until_ready();
+  const std::uint16_t port = server.http_port();
+  const auto call = [&](const std::string& key, const std::string& id) {
+    return http(port, {.target = "/v1/queues",
+                       .headers = {{"Authorization", "Bearer " + key}, {"X-Request-Id", id}}});
+  };
+  const std::string made_up = "flk_0123456789ab_" + std::string(64, 'c');
+  ASSERT_TRUE(eventually([&] { return call(made_up, "its-own.name:1").status == 401; }));
+
+  EXPECT_EQ(call(made_up, "its-own.name:1").header("x-request-id"), "its-own.name:1");
+  const std::string given = call(made_up, "a b\tc").header("x-request-id");
+  EXPECT_EQ(given.size(), 36U) << given;
+  EXPECT_FALSE(http_get(port, "/health").header("x-request-id").empty());
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(call(made_up, "flood").status, 401);
+
+  const std::string key = one_object(run_faultline({"keys", "create", "--name", "watcher", "--scope", "read",
+                                                    "--json", "--database", database.dsn()})
+                                         .out)
+                              .at("key");
+  ASSERT_TRUE(eventually([&] { return call(key, "good-one").status == 200; }));
+  const HttpResponse metrics =
+      http(port, {.target = "/metrics", .headers = {{"Authorization", "Bearer " + key}}});
+  EXPECT_THAT(metrics.body,
+              ContainsRegex("faultline_server_auth_refusals_total\\{reason=\"unknown\"\\} 1[0-9][0-9]"));
+  EXPECT_THAT(metrics.body, HasSubstr("faultline_server_auth_refusals_total{reason=\"expired\"} 0"));
+  EXPECT_TRUE(eventually([&] {
+    return !one_object(run_faultline({"keys", "list", "--json", "--database", database.dsn()}).out)
+                .at("keys")
+                .at(0)
+                .at("last_used_at")
+                .is_null();
+  }));
+  const ProcessResult result = server.terminate();
+  std::size_t refused = 0;
+  bool named = false;
+  bool answered = false;
+  std::istringstream lines{result.err};
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    if (json.value("event", "") == "caller_refused") {
+      ++refused;
+      named = named ||
+              (json.at("reason") == "unknown flk_0123456789ab" && json.at("request") == "its-own.name:1" &&
+               json.at("peer").get<std::string>().starts_with("127.0.0.1:"));
+    }
+    if (json.value("event", "") == "call_answered" && json.value("request", "") == "good-one")
+      answered = answered || (json.at("route") == "/v1/queues" && json.at("status") == "200" &&
+                              json.at("key").get<std::string>().starts_with("watcher (flk_"));
+  }
+  EXPECT_TRUE(named) << result.err;
+  EXPECT_TRUE(answered) << result.err;
+  EXPECT_LT(refused, 100U) << "ten a second, at most";
+  EXPECT_THAT(result.err + result.out, Not(HasSubstr(std::string(64, 'c'))));
+}
+
 TEST(ServeTest, neither_payloads_nor_results_nor_keys_are_in_logs_and_metrics) {
   const TestDatabase database;
   ServeProcess server{database.dsn(), {"--log-level", "debug"}};

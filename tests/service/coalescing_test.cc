@@ -368,6 +368,7 @@ TEST_F(CoalescingTest, a_key_that_floods_the_server_leaves_the_others_their_room
   EXPECT_TRUE(added.get());
   for (auto& call : calls) static_cast<void>(call.get());
   EXPECT_LT(before, 4) << "of " << taken << " calls that were there before";
+  EXPECT_LT(log_.count("stale_write_blocked"), 1'000U) << "nor does it fill the log";
   EXPECT_EQ(service_->counters().waiting, 0U);
 }
 

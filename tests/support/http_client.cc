@@ -61,8 +61,8 @@ std::string lower(std::string text) {
 }
 
 std::string text_of(const HttpRequest& request) {
-  std::string text =
-      request.method + " " + request.target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+  std::string text = request.method + " " + request.target + " HTTP/1.1\r\nConnection: close\r\n";
+  if (!request.headers.contains("Host")) text += "Host: localhost\r\n";
   for (const auto& [name, value] : request.headers)
     text.append(name).append(": ").append(value).append("\r\n");
   if (request.method != "GET") text += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";

@@ -66,6 +66,31 @@ TEST_F(LeasesTest, heartbeats_keep_a_job_for_many_ttls_and_nobody_else_gets_it) 
   EXPECT_EQ(evidence(), 0);
 }
 
+TEST_F(LeasesTest, a_claim_that_waited_for_the_database_for_longer_than_a_lease_lasts_is_not_thrown_away) {
+  WireProxy proxy{database_.dsn()};
+  WorkerOptions far = quiet();
+  far.database = proxy.dsn();
+  far.poll_max = ms{20};
+  Worker worker{far};
+  worker.handle("test", [](Context&) {});
+  must(worker.start());
+  const JobId first = enqueue();
+  ASSERT_TRUE(reaches(first, JobState::succeeded));
+
+  proxy.stall();
+  std::vector<JobId> jobs;
+  for (int i = 0; i < 3; ++i) jobs.push_back(enqueue());
+  ASSERT_TRUE(time_passes(kTtl + ms{500}));
+  proxy.resume();
+
+  // Nobody sweeps: what was claimed for nobody would stay so.
+  for (const JobId id : jobs) {
+    EXPECT_TRUE(reaches(id, JobState::succeeded));
+    EXPECT_EQ(job(id).token, FenceToken{1});
+  }
+  EXPECT_EQ(evidence(), 0);
+}
+
 TEST_F(LeasesTest, the_beats_of_a_long_job_leave_the_processor_alone) {
   // One claim brings both: what is left of the short one must not keep the heartbeater busy.
   enqueue({.kind = "short"});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fields.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "cli/support/table_text.h"
 #include "config/values.h"
@@ -18,6 +19,7 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20U || c == '
 /// On one line: an error may be a stack trace, and must not play tricks with a terminal.
 std::string one_line(std::string text, std::size_t length_max) {
   std::ranges::replace_if(text, is_control, ' ');
+  text = printable(text);
   if (text.size() <= length_max) return text;
   return std::string{first_bytes(text, length_max)} + "…";
 }

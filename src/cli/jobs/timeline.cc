@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace faultline::cli {
@@ -132,7 +133,7 @@ Row row_of(const Attempt& attempt, const Glyphs& glyphs) {
           .from = attempt.started_at.value_or(attempt.ended_at),
           .to = attempt.ended_at,
           .token = std::to_string(attempt.token.value),
-          .worker = attempt.worker.value_or(""),
+          .worker = printable(attempt.worker.value_or("")),
           .words = attempt.outcome,
           .mark = mark_of(glyphs, attempt.outcome)};
   if (attempt.started_at)
@@ -140,6 +141,7 @@ Row row_of(const Attempt& attempt, const Glyphs& glyphs) {
   else
     row.words += " by " + row.worker;
   if (attempt.state == "dead" || attempt.state == "held") row.words += ", then " + attempt.state;
+  if (attempt.written_by) row.words += ", by " + printable(*attempt.written_by);
   return row;
 }
 
@@ -148,7 +150,7 @@ Row running_row(const Job& job, const TimelineStyle& style, const Glyphs& glyphs
           .from = job.claimed_at.value_or(style.now),
           .to = style.now,
           .token = std::to_string(job.token.value),
-          .worker = job.worker.value_or(""),
+          .worker = printable(job.worker.value_or("")),
           .mark = glyphs.running};
   row.words = "running for " + human_duration(row.to - row.from);
   if (job.lease_expires_at) {
@@ -188,7 +190,7 @@ std::vector<Row> bounced_rows(std::vector<StaleWrite> writes, const Glyphs& glyp
     Row row{.kind = Row::Kind::bounced,
             .from = first.at,
             .token = std::to_string(first.token.value),
-            .worker = first.worker,
+            .worker = printable(first.worker),
             .mark = glyphs.bounce};
     for (; i < writes.size() && same_story(first, writes[i]); ++i) row.bounces.push_back(writes[i].at);
     row.to = row.bounces.back();

@@ -46,7 +46,8 @@ nlohmann::json to_json(const keys::Key& key) {
           {"queues", key.queues ? nlohmann::json(*key.queues) : nlohmann::json()},
           {"created_at", faultline::to_string(key.created_at)},
           {"expires_at", time_or_null(key.expires_at)},
-          {"revoked_at", time_or_null(key.revoked_at)}};
+          {"revoked_at", time_or_null(key.revoked_at)},
+          {"last_used_at", time_or_null(key.last_used_at)}};
 }
 
 std::string expiry_of(const keys::Key& key) {
@@ -111,11 +112,13 @@ Expected<CommandResult> list(Context& context) {
   const auto found = keys::list(*connection, soon());
   if (!found) return std::unexpected(to_failure(found.error()));
   std::vector<std::vector<std::string>> rows{
-      {"ID", "STATE", "SCOPES", "CREATED", "EXPIRES", "QUEUES", "NAME"}};
+      {"ID", "STATE", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "QUEUES", "NAME"}};
   nlohmann::json json = nlohmann::json::array();
   for (const keys::Key& key : *found) {
     rows.push_back({key.id, std::string{state_of(key)}, joined(names_of(key.scopes)),
-                    faultline::to_string(key.created_at), expiry_of(key), queues_of(key), key.name});
+                    faultline::to_string(key.created_at), expiry_of(key),
+                    key.last_used_at ? faultline::to_string(*key.last_used_at) : "never", queues_of(key),
+                    key.name});
     json.push_back(to_json(key));
   }
   return CommandResult{

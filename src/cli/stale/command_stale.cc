@@ -3,9 +3,9 @@
 #include <iostream>
 #include <memory>
 #include <set>
-#include <tuple>
 
 #include "base/interrupt.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/stale/stale_text.h"
@@ -81,7 +81,7 @@ void print_line(const StaleWrite& write, bool json) {
   if (json) {
     JsonWriter out;
     codec::write(out, write);
-    std::cout << out.take() << '\n';
+    std::cout << printable_json(out.take()) << '\n';
   } else {
     std::cout << stale_line(write) << '\n';
   }

@@ -1,7 +1,7 @@
 #include "cli/stale/stale_text.h"
 
+#include "base/printable.h"
 #include "cli/jobs/timeline.h"
-#include "cli/support/terminal.h"
 
 namespace faultline::cli {
 namespace {

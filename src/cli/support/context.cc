@@ -137,6 +137,19 @@ bool Context::private_postgres_died() {
   return private_postgres_ && private_postgres_->postmaster_pid() == 0;
 }
 
+bool Context::private_postgres_replaced() {
+  const std::lock_guard lock{mutex_};
+  return private_postgres_ && private_postgres_->files_replaced();
+}
+
+Expected<void> Context::renew_private_postgres() {
+  const std::lock_guard lock{mutex_};
+  if (!private_postgres_) return {};
+  auto runs = private_postgres_->renew();
+  if (!runs) return std::unexpected(to_failure(runs.error()));
+  return {};
+}
+
 Expected<void> Context::restart_private_postgres() {
   const std::lock_guard lock{mutex_};
   if (!private_postgres_) return {};

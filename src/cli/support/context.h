@@ -65,6 +65,10 @@ class Context {
   [[nodiscard]] bool private_postgres_died();
   /// Starts it again, if nobody else has by then. Its URL stays the same.
   [[nodiscard]] Expected<void> restart_private_postgres();
+  /// An upgrade has replaced the files that it runs from.
+  [[nodiscard]] bool private_postgres_replaced();
+  /// Starts it anew from the files that are there now.
+  [[nodiscard]] Expected<void> renew_private_postgres();
 
   /// Leaves the private PostgreSQL; the last to leave stops it.
   [[nodiscard]] Expected<void> close();

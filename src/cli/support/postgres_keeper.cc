@@ -7,13 +7,19 @@ using std::chrono::milliseconds;
 
 /// A look reads one small file and asks the kernel for one process.
 constexpr milliseconds kLookEvery{500};
+/// From the first file of an upgrade to its last.
+constexpr milliseconds kUpgradeMax{5'000};
 constexpr int kTriesMax = 5;
 constexpr milliseconds kFirstPause{500};  // and twice as long after each further failure
 
 }  // namespace
 
-PostgresKeeper::PostgresKeeper(Context& context, EventSink sink, std::function<void()> on_failure)
-    : context_(context), sink_(std::move(sink)), on_failure_(std::move(on_failure)) {
+PostgresKeeper::PostgresKeeper(Context& context, EventSink sink, std::function<void()> on_failure,
+                               WhenReplaced when_replaced)
+    : context_(context),
+      sink_(std::move(sink)),
+      on_failure_(std::move(on_failure)),
+      when_replaced_(when_replaced) {
   if (context_.holds_private_postgres())
     thread_ = std::jthread{[this](const std::stop_token& stop) { keep(stop); }};
 }
@@ -30,10 +36,26 @@ std::optional<Failure> PostgresKeeper::failure() const {
 
 void PostgresKeeper::keep(const std::stop_token& stop) {
   while (pause(stop, kLookEvery) && !failure()) {
-    if (!context_.private_postgres_died()) continue;
+    if (!context_.private_postgres_died()) {
+      look_for_new_files(stop);
+      continue;
+    }
     tell(Severity::error, "private_postgres_lost");
     start_again(stop);
   }
+}
+
+void PostgresKeeper::look_for_new_files(const std::stop_token& stop) {
+  const bool replaced = context_.private_postgres_replaced();
+  const bool news = replaced && !told_replaced_;
+  told_replaced_ = replaced;
+  if (!news) return;
+  tell(Severity::warning, "private_postgres_replaced");
+  if (when_replaced_ == WhenReplaced::tell) return;
+  // An upgrade writes many files: the new program may come before what it needs.
+  if (!pause(stop, kUpgradeMax)) return;
+  if (context_.renew_private_postgres()) return tell(Severity::info, "private_postgres_back");
+  start_again(stop);
 }
 
 void PostgresKeeper::start_again(const std::stop_token& stop) {

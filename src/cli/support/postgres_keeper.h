@@ -24,9 +24,12 @@ namespace faultline::cli {
 /// Thread-safe. `sink` and `on_failure` are called from a thread of its own.
 class PostgresKeeper {
  public:
+  /// What to do when an upgrade has replaced the files that it runs from.
+  enum class WhenReplaced { tell, renew };
   /// `on_failure` is called once, when it could not be started several times in a row and will not be tried
   /// again.
-  PostgresKeeper(Context& context, EventSink sink, std::function<void()> on_failure);
+  PostgresKeeper(Context& context, EventSink sink, std::function<void()> on_failure,
+                 WhenReplaced when_replaced = WhenReplaced::tell);
   PostgresKeeper(const PostgresKeeper&) = delete;
   PostgresKeeper& operator=(const PostgresKeeper&) = delete;
   ~PostgresKeeper() = default;
@@ -38,6 +41,7 @@ class PostgresKeeper {
 
  private:
   void keep(const std::stop_token& stop);
+  void look_for_new_files(const std::stop_token& stop);
   void start_again(const std::stop_token& stop);
   /// False when asked to stop.
   bool pause(const std::stop_token& stop, std::chrono::milliseconds duration);
@@ -47,7 +51,9 @@ class PostgresKeeper {
   Context& context_;
   const EventSink sink_;
   const std::function<void()> on_failure_;
-  mutable std::mutex mutex_;  ///< guards failure_
+  const WhenReplaced when_replaced_;
+  bool told_replaced_ = false;  ///< only its thread knows
+  mutable std::mutex mutex_;    ///< guards failure_
   std::condition_variable_any stopped_;
   std::optional<Failure> failure_;
   std::jthread thread_;  ///< the last member: it uses the others

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace faultline::cli {
-std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+std::string table_text(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable(cell);
+  }
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

@@ -73,13 +73,6 @@ std::string coloured(std::string_view text, Colour colour, bool wanted) {
   return std::string{code_of(colour)}.append(text).append(kPlain);
 }
 
-std::string printable(std::string_view text) {
-  std::string result{text};
-  std::ranges::replace_if(
-      result, [](char c) { return static_cast<unsigned char>(c) < 0x20U || c == '\x7f'; }, '?');
-  return result;
-}
-
 namespace {
 
 TerminalSize size_of(int fd) {

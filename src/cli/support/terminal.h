@@ -17,9 +17,6 @@ enum class Colour { green, yellow, red, grey, bold };
 /// The text in a colour, or as it is where `wanted` is false.
 [[nodiscard]] std::string coloured(std::string_view text, Colour colour, bool wanted);
 
-/// Text in which no control character can reach the terminal: names of workers and queues come from anywhere.
-[[nodiscard]] std::string printable(std::string_view text);
-
 struct TerminalSize {
   std::size_t rows = 24;
   std::size_t columns = 80;

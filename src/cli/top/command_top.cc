@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/interrupt.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/support/current_database.h"
@@ -62,7 +63,9 @@ Expected<CommandResult> stream(TopSampler& sampler, const Interrupt& stopped, st
     const auto frame = sampler.sample();
     if (!frame) return std::unexpected(frame.error());
     if (json)
-      std::cout << top_json(*frame).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n'
+      std::cout << printable_json(
+                       top_json(*frame).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+                << '\n'
                 << std::flush;
     else
       std::cout << (frames > 0 ? "\n" : "") << top_text(*frame, false) << std::flush;

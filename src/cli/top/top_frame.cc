@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "cli/stale/stale_text.h"
 #include "cli/support/table_text.h"

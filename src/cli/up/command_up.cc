@@ -163,7 +163,7 @@ std::string welcome_json(const Running& running) {
 /// Until a signal comes, or PostgreSQL cannot be kept running.
 Expected<void> wait_and_drain(Context& context, SignalCount& signals, UpDisplay& display, Running& running) {
   PostgresKeeper keeper{context, [&display](const Event& event) { display.tell(event); },
-                        [&signals] { signals.add(); }};
+                        [&signals] { signals.add(); }, PostgresKeeper::WhenReplaced::renew};
   signals.wait_for(1);
   keeper.stop();
   const auto failure = keeper.failure();

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "audit/audit.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/jobs/job_options.h"
 #include "cli/support/current_database.h"

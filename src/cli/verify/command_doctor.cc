@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "audit/doctor.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/support/current_database.h"
 #include "cli/support/failures.h"
@@ -55,8 +56,14 @@ nlohmann::json json_of(const std::vector<Finding>& findings) {
 Expected<CommandResult> examine(Context& context) {
   auto connection = connect_to_current(context);
   if (!connection) return std::unexpected(connection.error());
-  const auto findings = audit::examine(*connection, std::chrono::steady_clock::now() + kAnswerMax);
+  auto findings = audit::examine(*connection, std::chrono::steady_clock::now() + kAnswerMax);
   if (!findings) return std::unexpected(to_failure(findings.error()));
+  if (context.private_postgres_replaced())
+    findings->push_back({.name = "server_files",
+                         .level = Level::warning,
+                         .seen = "an upgrade has replaced the files from which the private PostgreSQL runs",
+                         .todo = "start it anew: faultline pg stop, and then the commands that use it; "
+                                 "faultline up does so by itself"});
   return CommandResult{.text = text_of(*findings),
                        .json = json_of(*findings),
                        .exit_code = worst_of(*findings) == Level::danger ? ExitCode::failure : ExitCode::ok};

@@ -62,16 +62,25 @@ FileDescriptor input_file(std::string_view input) {
   return file;
 }
 
-std::vector<std::string> whole_environment(
-    const std::vector<std::pair<std::string, std::string>>& additions) {
+/// What this process has for itself: its way into the database or the server, with the passwords and keys.
+bool is_our_own(std::string_view name) {
+  constexpr std::array kOurs{"DATABASE_URL",  "PGPASSWORD", "PGPASSFILE",
+                             "PGSERVICEFILE", "PGSERVICE",  "PGSSLKEY",
+                             "PGSSLPASSWORD", "PGSSLCERT",  "OTEL_EXPORTER_OTLP_HEADERS"};
+  return name.starts_with("FAULTLINE_") || std::ranges::find(kOurs, name) != kOurs.end();
+}
+
+std::vector<std::string> environment_for(const ProgramCall& call) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text{*entry};
     const std::string_view name = text.substr(0, text.find('='));
-    if (std::ranges::none_of(additions, [&](const auto& added) { return added.first == name; }))
-      all.emplace_back(text);
+    const bool handed_on = std::ranges::find(call.hand_on, name) != call.hand_on.end();
+    const bool added =
+        std::ranges::any_of(call.environment, [&](const auto& addition) { return addition.first == name; });
+    if (!added && (handed_on || !is_our_own(name))) all.emplace_back(text);
   }
-  for (const auto& [name, value] : additions) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : call.environment) all.push_back(name + "=" + value);
   return all;
 }
 
@@ -82,7 +91,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   return pointers;
 }
 
-/// All that the new process needs between fork and exec, where nothing may be allocated.
+/// All that the new processes need between fork and exec, where nothing may be allocated.
 struct Prepared {
   const char* path = nullptr;
   char* const* argv = nullptr;
@@ -91,15 +100,21 @@ struct Prepared {
   int out = -1;
   int err = -1;
   int problem = -1;  ///< where an errno is written to if the program cannot be run
-  pid_t parent = 0;
+  int status = -1;   ///< where the guard writes how the program ended
+  pid_t worker = 0;
 };
 
-[[noreturn]] void become_program(const Prepared& prepared, const OrphanKiller& orphan_killer) noexcept {
+// What the worker tells a guard. The kernel tells it that the worker is gone.
+constexpr int kTerminate = SIGTERM;
+constexpr int kKill = SIGUSR1;
+constexpr int kWorkerIsGone = SIGHUP;
+
+[[noreturn]] void become_program(const Prepared& prepared, pid_t guard,
+                                 const OrphanKiller& orphan_killer) noexcept {
   ::setpgid(0, 0);
-  // Beside the orphan killer, which somebody may have killed. It is for the thread that forked, which waits
-  // for us.
+  // Beside the guard and the orphan killer, which somebody may have killed.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != prepared.parent) ::_exit(127);
+  if (::getppid() != guard) ::_exit(127);
   orphan_killer.announce(::getpid());
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
@@ -113,6 +128,97 @@ struct Prepared {
   const int problem = errno;
   if (::write(prepared.problem, &problem, sizeof problem) < 0) ::_exit(126);
   ::_exit(127);
+}
+
+/// Kills the children of this process, which has one thread. How many could be; -1: they cannot be listed.
+int kill_children() noexcept {
+  std::array<char, 4'096> text{};
+  const int file = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  int killed = 0;
+  pid_t child = 0;
+  for (ssize_t count = 0; (count = ::read(file, text.data(), text.size())) > 0;) {
+    for (const char c : std::string_view{text.data(), static_cast<std::size_t>(count)}) {
+      if (c >= '0' && c <= '9') {
+        child = child * 10 + (c - '0');
+      } else {
+        if (child > 0 && ::kill(child, SIGKILL) == 0) ++killed;
+        child = 0;
+      }
+    }
+  }
+  ::close(file);
+  return killed;
+}
+
+/// Ends what the program has started and left behind, wherever it went, and tells how the program ended: what
+/// has lost its parent is the guard's child.
+[[noreturn]] void end_guard(pid_t program, int status_pipe, const OrphanKiller& orphan_killer) noexcept {
+  // While the program, dead or not, still holds its number.
+  ::kill(-program, SIGKILL);
+  orphan_killer.take_back(program);
+  int status = 0;
+  while (::waitpid(program, &status, 0) < 0 && errno == EINTR) {
+  }
+  while (kill_children() > 0) ::waitpid(-1, nullptr, 0);
+  if (::write(status_pipe, &status, sizeof status) < 0) ::_exit(1);
+  ::_exit(0);
+}
+
+/// Whether the program has ended. Collects others that have.
+bool has_ended(pid_t program) noexcept {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+    if (info.si_pid == program) return true;
+    ::waitpid(info.si_pid, nullptr, 0);
+  }
+}
+
+/// A process between the worker and the program, as long as that runs: the one to which the kernel gives what
+/// the program leaves behind, also in sessions of its own, and which ends it. It has nothing of the worker
+/// open, and outlives it by a moment.
+[[noreturn]] void guard_program(const Prepared& prepared, const OrphanKiller& orphan_killer) noexcept {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::setsid();
+  ::prctl(PR_SET_NAME, "faultline-guard");
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ::prctl(PR_SET_PDEATHSIG, kWorkerIsGone);
+  if (::getppid() != prepared.worker) ::_exit(127);
+  const pid_t guard = ::getpid();
+  const pid_t program = ::_Fork();
+  if (program == 0) become_program(prepared, guard, orphan_killer);
+  if (program < 0) {
+    const int problem = errno;
+    ::_exit(::write(prepared.problem, &problem, sizeof problem) < 0 ? 126 : 127);
+  }
+  ::setpgid(program, program);  // whoever comes first: nobody may signal the group before it exists
+  const auto [first, last] = std::minmax(prepared.status, orphan_killer.fd());
+  ::close_range(STDERR_FILENO + 1, static_cast<unsigned>(first) - 1, 0);
+  if (last - first > 1) ::close_range(static_cast<unsigned>(first) + 1, static_cast<unsigned>(last) - 1, 0);
+  ::close_range(static_cast<unsigned>(last) + 1, ~0U, 0);
+  if (::write(prepared.status, &program, sizeof program) < 0) ::kill(guard, kKill);
+  for (;;) {
+    switch (::sigwaitinfo(&all, nullptr)) {
+      case kTerminate:
+        ::kill(-program, SIGTERM);
+        // Also a program that is stopped by a signal hears of it.
+        ::kill(-program, SIGCONT);
+        break;
+      case kKill:
+        ::kill(-program, SIGKILL);
+        break;
+      case kWorkerIsGone:
+        end_guard(program, prepared.status, orphan_killer);
+      case SIGCHLD:
+        if (has_ended(program)) end_guard(program, prepared.status, orphan_killer);
+        break;
+      default:
+        break;
+    }
+  }
 }
 
 /// The last bytes of a text, and its lines as they come.
@@ -147,16 +253,18 @@ class ErrorText {
   std::string rest_;
 };
 
-/// A started program, from its exec until it is reaped.
+/// A started program, from its exec until its guard is reaped.
 class RunningProgram {
  public:
-  RunningProgram(pid_t pid, Interrupt& told_to_stop, FileDescriptor out, FileDescriptor err,
-                 const ProgramWatch& watch, const OrphanKiller& orphan_killer, std::size_t output_max)
-      : pid_(pid),
-        handle_(::pidfd_open(pid, 0)),
+  RunningProgram(pid_t guard, Interrupt& told_to_stop, FileDescriptor out, FileDescriptor err,
+                 FileDescriptor status, const ProgramWatch& watch, const OrphanKiller& orphan_killer,
+                 std::size_t output_max)
+      : guard_(guard),
+        handle_(::pidfd_open(guard, 0)),
         told_to_stop_(told_to_stop),
         out_(std::move(out)),
         err_(std::move(err)),
+        status_(std::move(status)),
         watch_(watch),
         orphan_killer_(orphan_killer),
         output_max_(output_max),
@@ -167,7 +275,7 @@ class RunningProgram {
   RunningProgram& operator=(const RunningProgram&) = delete;
   /// However it is left, nothing of the program is.
   ~RunningProgram() {
-    if (pid_ > 0) reap();
+    if (guard_ > 0) reap();
   }
 
   ProgramEnd wait() {
@@ -204,9 +312,7 @@ class RunningProgram {
     if (wanted <= pressed_) return;
     pressed_ = wanted;
     if (!end_.output_too_large) end_.told_to_stop = true;
-    ::kill(-pid_, wanted == Pressure::kill ? SIGKILL : SIGTERM);
-    // Also a program that is stopped by a signal hears of it.
-    ::kill(-pid_, SIGCONT);
+    ::kill(guard_, wanted == Pressure::kill ? kKill : kTerminate);
   }
 
   void take_output() {
@@ -233,25 +339,28 @@ class RunningProgram {
     }
   }
 
-  /// Ends the whole group while its leader, dead but not reaped, still holds its number.
+  /// Waits for the guard, which has ended all that was left by then.
   int reap() {
-    siginfo_t info{};
-    ::kill(-pid_, SIGKILL);
-    while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+    ::kill(guard_, kKill);
+    while (::waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
     }
-    orphan_killer_.take_back(pid_);
+    guard_ = -1;
+    pid_t program = 0;
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return status;
+    if (::read(status_.get(), &program, sizeof program) != sizeof program) return SIGKILL;
+    if (::read(status_.get(), &status, sizeof status) == sizeof status) return status;
+    // Somebody has killed the guard, and with it the kernel has killed the program.
+    ::kill(-program, SIGKILL);
+    orphan_killer_.take_back(program);
+    return SIGKILL;
   }
 
-  pid_t pid_;
+  pid_t guard_;
   FileDescriptor handle_;
   Interrupt& told_to_stop_;
   FileDescriptor out_;
   FileDescriptor err_;
+  FileDescriptor status_;
   const ProgramWatch& watch_;
   const OrphanKiller& orphan_killer_;
   const std::size_t output_max_;
@@ -265,13 +374,14 @@ class RunningProgram {
 std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call, const ProgramWatch& watch,
                                                    const OrphanKiller& orphan_killer) try {
   auto argv = call.argv;
-  auto environment = whole_environment(call.environment);
+  auto environment = environment_for(call);
   const auto argv_pointers = pointers_to(argv);
   const auto environment_pointers = pointers_to(environment);
   const FileDescriptor in = input_file(call.input);
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   Pipe problem = make_pipe();
+  Pipe status = make_pipe();
   Interrupt told_to_stop;
   const Prepared prepared{.path = call.path.c_str(),
                           .argv = argv_pointers.data(),
@@ -280,14 +390,15 @@ std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call, cons
                           .out = out.write_end.get(),
                           .err = err.write_end.get(),
                           .problem = problem.write_end.get(),
-                          .parent = ::getpid()};
-  const pid_t pid = ::fork();
-  if (pid < 0) throw_errno("fork");
-  if (pid == 0) become_program(prepared, orphan_killer);
-  ::setpgid(pid, pid);  // whoever comes first: nobody may signal the group before it exists
-  for (Pipe* pipe : {&out, &err, &problem}) pipe->write_end.reset();
-  RunningProgram running{pid,   told_to_stop,  std::move(out.read_end), std::move(err.read_end),
-                         watch, orphan_killer, call.output_max};
+                          .status = status.write_end.get(),
+                          .worker = ::getpid()};
+  const pid_t guard = ::fork();
+  if (guard < 0) throw_errno("fork");
+  if (guard == 0) guard_program(prepared, orphan_killer);
+  for (Pipe* pipe : {&out, &err, &problem, &status}) pipe->write_end.reset();
+  RunningProgram running{
+      guard, told_to_stop,  std::move(out.read_end), std::move(err.read_end), std::move(status.read_end),
+      watch, orphan_killer, call.output_max};
   int error = 0;
   while (::read(problem.read_end.get(), &error, sizeof error) < 0 && errno == EINTR) {
   }

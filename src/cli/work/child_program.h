@@ -18,8 +18,10 @@ namespace faultline::cli {
 struct ProgramCall {
   std::string path;               ///< of the executable file
   std::vector<std::string> argv;  ///< with the program's name in front
-  /// In addition to this process's environment.
+  /// In addition to this process's environment, less what this process has for itself: FAULTLINE_*,
+  /// DATABASE_URL and the passwords of libpq.
   std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> hand_on{};  ///< names of variables that the program gets all the same
   std::string_view input;
   std::size_t output_max = 0;  ///< bytes; a program that writes more is killed
 };
@@ -44,9 +46,9 @@ struct ProgramWatch {
   std::function<void(std::string_view line)> error_line;  ///< a line of standard error, without its end
 };
 
-/// Runs a program to its end in a process group of its own, which is what SIGTERM and SIGKILL go to. What the
-/// program leaves running in that group is killed when it ends; when this process dies, all of it is. Blocks.
-/// The text of an error says why the program could not be run.
+/// Runs a program to its end in a process group of its own, which is what SIGTERM and SIGKILL go to. Whatever
+/// the program leaves running is killed when it ends, also what has begun a session of its own; when this
+/// process dies, all of it is. Blocks. The text of an error says why the program could not be run.
 [[nodiscard]] std::expected<ProgramEnd, std::string> run_program(const ProgramCall& call,
                                                                  const ProgramWatch& watch,
                                                                  const OrphanKiller& orphan_killer);

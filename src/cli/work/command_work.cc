@@ -1,3 +1,5 @@
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <iostream>
 #include <thread>
@@ -26,13 +28,16 @@ constexpr const char* kProtocol =
 FAULTLINE_TOKEN, FAULTLINE_ATTEMPT, FAULTLINE_LEASE_ID, FAULTLINE_QUEUE, FAULTLINE_KIND and, if there
 is one, FAULTLINE_DEADLINE (the end of its maximum run time, by the database's clock) and TRACEPARENT.
 What it writes to standard output is the job's result: as it is if it is JSON, else as a JSON string.
-Standard error goes to the log, and its end is the error's text.
+Standard error goes to the log, and its end is the error's text. It has the worker's environment, but
+not what the worker has for itself: FAULTLINE_*, DATABASE_URL, and the passwords and keys of libpq
+(PGPASSWORD and the like). --pass-env hands on one of these by name.
 
 Exit codes: 0 success, 65 bury, 99 snooze; any other, and death by a signal: failed, and tried again.
 
 When the lease is lost, the job is cancelled or its run time is over, the program's process group is
-sent SIGTERM, and SIGKILL if it is still there after --kill-after. What a program leaves running in
-its group is killed when it ends, and all programs are when the worker dies.
+sent SIGTERM, and SIGKILL if it is still there after --kill-after. Whatever a program leaves running
+is killed when it ends, also what has begun a session of its own, and all of it is when the worker
+dies.
 
 SIGTERM or SIGINT drains the worker: programs may finish until --drain-max. A second signal is passed
 on to them as SIGTERM, a third as SIGKILL.)";
@@ -40,6 +45,7 @@ on to them as SIGTERM, a third as SIGKILL.)";
 struct WorkRequest {
   std::vector<std::string> queues;
   std::string program;
+  std::vector<std::string> pass_env;
   std::string server;
   std::string name;
   std::size_t concurrency = 1;
@@ -65,6 +71,7 @@ Expected<ExecOptions> exec_options(const Context& context, const WorkRequest& re
   std::ranges::copy(context.options().program_arguments, std::back_inserter(argv));
   return ExecOptions{.path = std::move(*path),
                      .argv = std::move(argv),
+                     .hand_on = request.pass_env,
                      .exit_meanings = std::move(*meanings),
                      .snooze = request.snooze,
                      .kill_after = request.kill_after,
@@ -154,6 +161,9 @@ Expected<CommandResult> work(Context& context, const WorkRequest& request) {
     if (!url) return std::unexpected(std::move(url.error()));
     database = std::move(*url);
   }
+  // What the programs do not get they shall not read either: in /proc, of a process of the same user. (There
+  // is no core dump of it then, which would have the same in it.)
+  ::prctl(PR_SET_DUMPABLE, 0);
   const OrphanKiller orphan_killer;
   ExecHandler handler{std::move(*options), orphan_killer};
   Worker worker = request.server.empty() ? Worker{worker_options(request, database)}
@@ -196,6 +206,11 @@ void add_options(CLI::App& command, WorkRequest& request) {
                   "Program to run per job, with all following words as its arguments; it comes last")
       ->type_name("PROGRAM [ARGS...]")
       ->required();
+  command
+      .add_option("--pass-env", request.pass_env,
+                  "A variable of the worker's own that the program gets all the same, such as DATABASE_URL")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
   command.add_option("--concurrency", request.concurrency, "How many programs run at once")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1'000}))
       ->capture_default_str();

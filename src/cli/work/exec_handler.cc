@@ -103,6 +103,7 @@ Outcome ExecHandler::operator()(faultline::Context& context) const {
   const ProgramCall call{.path = options_.path,
                          .argv = options_.argv,
                          .environment = environment_of(context),
+                         .hand_on = options_.hand_on,
                          .input = context.payload(),
                          .output_max = options_.output_max};
   StopEscalation escalation{options_, hurried_};

@@ -30,8 +30,9 @@ struct ExitCodeLists {
 [[nodiscard]] Expected<ExitMeanings> exit_meanings(const ExitCodeLists& lists);
 
 struct ExecOptions {
-  std::string path;               ///< of the program
-  std::vector<std::string> argv;  ///< with its name in front
+  std::string path;                    ///< of the program
+  std::vector<std::string> argv;       ///< with its name in front
+  std::vector<std::string> hand_on{};  ///< variables of this process's own that the program gets all the same
   ExitMeanings exit_meanings{};
   std::chrono::milliseconds snooze{60'000};
   std::chrono::milliseconds kill_after{10'000};  ///< between SIGTERM and SIGKILL
@@ -43,8 +44,8 @@ struct ExecOptions {
 /// A handler that runs a program per job:
 ///
 ///   standard input    the payload, as the bytes that were enqueued
-///   environment       FAULTLINE_JOB_ID _TOKEN _ATTEMPT _LEASE_ID _QUEUE _KIND; FAULTLINE_DEADLINE if the job
-///   has a
+///   environment       the worker's own, without its keys and passwords; FAULTLINE_JOB_ID _TOKEN _ATTEMPT
+///   _LEASE_ID _QUEUE _KIND; FAULTLINE_DEADLINE if the job has a
 ///                     maximum run time: when it is over, in the database's time; TRACEPARENT if it belongs
 ///                     to a trace
 ///   standard output   the result: as it is if it is JSON, else as a JSON string

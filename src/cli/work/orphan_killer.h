@@ -22,6 +22,9 @@ class OrphanKiller {
   /// Before the group's leader is reaped, so that its number still names it.
   void take_back(pid_t group) const noexcept;
 
+  /// Of the way to it, which whoever announces or takes back keeps open.
+  [[nodiscard]] int fd() const noexcept { return pipe_.get(); }
+
  private:
   private_pg::FileDescriptor pipe_;
   pid_t pid_ = -1;

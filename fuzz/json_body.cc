@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/canonical_json.h"
 #include "base/fields.h"
 #include "base/json_check.h"
 #include "base/json_text.h"
@@ -292,6 +293,13 @@ void parse(std::string_view text) {
   const bool huge = text.find_first_of("eE") != std::string_view::npos || text.size() > 300;
   require(!theirs.is_discarded() || huge, "what others cannot read is refused");
   if (!theirs.is_discarded()) compare(Json{text}, theirs);
+  // What it says under an idempotency key: it is JSON that says the same, and has no other form.
+  const std::string canonical = canonical_json(text);
+  require(!find_json_problem(std::as_bytes(std::span{canonical}), kDepthMax), "the canonical form is JSON");
+  require(canonical_json(canonical) == canonical, "the canonical form has one form");
+  const auto again = nlohmann::json::parse(canonical, nullptr, false);
+  require(theirs.is_discarded() || again.is_discarded() || again == theirs,
+          "the canonical form says the same");
 }
 
 }  // namespace

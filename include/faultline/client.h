@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,33 +29,46 @@ class Client {
   /// Connects, and refuses a database whose schema does not serve this library.
   [[nodiscard]] static Expected<Client> open(ClientOptions options);
 
-  /// Adds one job, or returns the one that its idempotency key names.
+  /// Adds one job, or returns the one that its idempotency key names. `conflict` if that one has another kind
+  /// or payload: the key was meant for other work.
   [[nodiscard]] Expected<Submission> enqueue(const NewJob& job);
-  /// Adds all jobs, or none if one of them is refused.
+  /// Adds all jobs, or none if one of them is refused, as it is for a `conflict`.
   [[nodiscard]] Expected<std::vector<Submission>> enqueue(std::span<const NewJob> jobs);
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue(std::initializer_list<NewJob> jobs) {
+    return enqueue(std::span{jobs.begin(), jobs.size()});
+  }
   /// Adds jobs inside the caller's open transaction, on the caller's libpq connection (a `PGconn*`): they
-  /// exist if and only if that transaction commits. `invalid_argument` if none is open.
-  [[nodiscard]] Expected<Submission> enqueue_in(void* pg_connection, const NewJob& job);
-  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection,
+  /// exist if and only if that transaction commits. `invalid_argument` if none is open. After an error of the
+  /// database, and after the `conflict` of a batch, the transaction can only be rolled back.
+  [[nodiscard]] Expected<Submission> enqueue_in(pg_conn* connection, const NewJob& job);
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(pg_conn* connection,
                                                              std::span<const NewJob> jobs);
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(pg_conn* connection,
+                                                             std::initializer_list<NewJob> jobs) {
+    return enqueue_in(connection, std::span{jobs.begin(), jobs.size()});
+  }
   /// Adds jobs from a source until it is empty, in one transaction, with flat memory and without keys.
   [[nodiscard]] Expected<std::size_t> enqueue_bulk(const std::function<std::optional<NewJob>()>& next);
 
   /// The job as it is now; nothing if there is none of this id.
-  [[nodiscard]] Expected<std::optional<Job>> get(JobId id);
+  [[nodiscard]] Expected<std::optional<Job>> get(JobId id) const;
   /// The same with every attempt, refused write and effect.
-  [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
-  [[nodiscard]] Expected<JobPage> list(const ListRequest& request);
+  [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id) const;
+  [[nodiscard]] Expected<JobPage> list(const ListRequest& request) const;
 
   /// Waits until the job has succeeded, was cancelled, or is dead, and returns it. `timed_out` if it has not
   /// in this time; the job goes on. A held job is waited for: a person decides. With no time at all it looks
   /// once. `invalid_argument` at once if there is no such job. Survives the database's absence; while the
   /// database does not answer it may come back a few seconds late, as `unavailable`.
-  [[nodiscard]] Expected<Job> await(JobId id, std::chrono::milliseconds timeout);
+  [[nodiscard]] Expected<Job> await(JobId id, std::chrono::milliseconds timeout) const;
   /// The same for several jobs, in their order, all of them or `timed_out`. One statement looks at all that
   /// are still open.
   [[nodiscard]] Expected<std::vector<Job>> await(std::span<const JobId> ids,
-                                                 std::chrono::milliseconds timeout);
+                                                 std::chrono::milliseconds timeout) const;
+  [[nodiscard]] Expected<std::vector<Job>> await(std::initializer_list<JobId> ids,
+                                                 std::chrono::milliseconds timeout) const {
+    return await(std::span{ids.begin(), ids.size()}, timeout);
+  }
 
   // `call` names a call that may be sent again, with the same name, when its answer was lost: see
   // `Store::cancel`.
@@ -78,9 +92,9 @@ class Client {
   /// Nothing is claimed from a paused queue; what runs goes on.
   [[nodiscard]] Expected<void> pause(std::string_view queue);
   [[nodiscard]] Expected<void> resume(std::string_view queue);
-  [[nodiscard]] Expected<std::vector<Queue>> queues();
+  [[nodiscard]] Expected<std::vector<Queue>> queues() const;
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
-      const std::optional<std::string>& queue = std::nullopt);
+      const std::optional<std::string>& queue = std::nullopt) const;
 
  private:
   Client(std::shared_ptr<Store> store, std::string name) : store_(std::move(store)), name_(std::move(name)) {}

@@ -1,8 +1,13 @@
 #pragma once
 
 #include <expected>
+#include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "faultline/job.h"
+#include "faultline/language.h"
 
 namespace faultline {
 
@@ -12,6 +17,7 @@ enum class ErrorCode {
   payload_too_large,  ///< the payload (or a result) is over the limit
   payload_invalid,    ///< said to be JSON, and is not: malformed, bad UTF-8, nested too deep
   unknown_queue,      ///< there is no queue of that name
+  conflict,           ///< an idempotency key belongs to a job of another kind or payload: `Error::job`
   timed_out,          ///< what was waited for has not happened in time
   unavailable,        ///< the database cannot be reached or cannot work now; nothing happened
   locked,             ///< the database works, and somebody else's lock is in the way; nothing happened
@@ -33,10 +39,13 @@ struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string message;
   std::string hint;
+  std::optional<JobId> job{};  ///< of a conflict: the job that has the key
 
   /// Message and hint in one line.
   [[nodiscard]] std::string describe() const;
 };
+
+std::ostream& operator<<(std::ostream& out, const Error& error);  ///< as `describe` has it
 
 template <class T>
 using Expected = std::expected<T, Error>;

@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <compare>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "faultline/time.h"
@@ -14,13 +17,28 @@
 
 namespace faultline {
 
+/// Whatever has words is printed as these.
+template <class Word>
+  requires std::is_enum_v<Word> && requires(Word word) {
+    { to_string(word) } -> std::same_as<std::string_view>;
+  }
+std::ostream& operator<<(std::ostream& out, Word word) {
+  return out << to_string(word);
+}
+
 /// Names a job for ever. A version 7 UUID, so ids sort by the time they were made, with the job's bucket
 /// in its last two bytes, so an id alone says where its row is.
 struct JobId {
   Uuid value;
 
   friend constexpr auto operator<=>(const JobId&, const JobId&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const JobId& id) { return out << id.value; }
   [[nodiscard]] std::string to_string() const { return value.to_string(); }
+  /// The id that `to_string` has written; nothing if it is none.
+  [[nodiscard]] static std::optional<JobId> parse(std::string_view text) {
+    const std::optional<Uuid> value = Uuid::parse(text);
+    return value ? std::optional{JobId{*value}} : std::nullopt;
+  }
   [[nodiscard]] std::int16_t bucket() const {
     return static_cast<std::int16_t>((value.bytes[14] << 8) | value.bytes[15]);
   }
@@ -32,6 +50,7 @@ struct FenceToken {
   std::int64_t value = 0;
 
   friend constexpr auto operator<=>(const FenceToken&, const FenceToken&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const FenceToken& token) { return out << token.value; }
 };
 
 /// The time-bound right to run one attempt of a job. The pair of token and lease id is the fence: the
@@ -72,7 +91,8 @@ struct NewJob {
   std::string payload = "null";
   Encoding encoding = Encoding::json;
   int priority = 5;  ///< 0 runs first, 9 last
-  /// When it may run: at a moment of database time, or after a delay from now. Not both.
+  /// When it may run: at a moment of database time, or after a delay from now. Not both. A moment of the
+  /// calendar comes by `DatabaseClock::from_sys`.
   std::optional<DatabaseTime> run_at{};
   std::optional<std::chrono::milliseconds> delay{};
   /// The same key in the same queue is the same job, until some time after the job has finished.
@@ -93,11 +113,12 @@ struct Submission {
   enum class Status {
     created,
     existing,  ///< same key, same kind and payload: `job` is the one that is there
-    conflict,  ///< same key, another kind or payload: `job` has the key, nothing was added
+    conflict,  ///< same key, another kind or payload: `job` has the key, nothing was added; of a Store alone
   };
   Status status = Status::created;
   JobId job;
 };
+[[nodiscard]] std::string_view to_string(Submission::Status status);
 
 /// A job in the hands of a worker.
 struct ClaimedJob {

@@ -32,6 +32,12 @@ struct StoreOptions {
   std::function<void(const Error*)> on_reached{};
 };
 
+/// What becomes of jobs of which one has the key of a job with another kind or payload.
+enum class KeyConflict {
+  answer,  ///< that one is not added, and its answer says so (`Submission::Status::conflict`); the others are
+  refuse,  ///< none is added, and the call is a `conflict`
+};
+
 struct ClaimRequest {
   std::string queue = "default";
   std::string worker;     ///< a name for people; it need not be unique
@@ -192,11 +198,13 @@ class Store {
   // Producing.
 
   /// Adds all jobs, or none if one of them is refused. Sent twice after a lost answer, they are added once.
-  [[nodiscard]] Expected<std::vector<Submission>> enqueue(std::span<const NewJob> jobs);
-  [[nodiscard]] Expected<Submission> enqueue(const NewJob& job);
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue(std::span<const NewJob> jobs,
+                                                          KeyConflict on_conflict = KeyConflict::answer);
+  [[nodiscard]] Expected<Submission> enqueue(const NewJob& job,
+                                             KeyConflict on_conflict = KeyConflict::answer);
   /// Adds jobs inside the caller's open transaction, on the caller's libpq connection (a `PGconn*`): they
-  /// exist if and only if that transaction commits.
-  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(void* pg_connection,
+  /// exist if and only if that transaction commits. A key that belongs to another job refuses the call.
+  [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(pg_conn* connection,
                                                              std::span<const NewJob> jobs);
   /// Adds jobs from a source until it is empty, in one transaction and with flat memory. Jobs with
   /// idempotency keys are refused here. Returns how many were added.
@@ -291,28 +299,28 @@ class Store {
 
   // Queries.
 
-  [[nodiscard]] Expected<std::optional<Job>> job(JobId id);
+  [[nodiscard]] Expected<std::optional<Job>> job(JobId id) const;
   /// Several at once, in the order given; nothing for an id that names no job. Gives up at `until`, or at
   /// `call_timeout` if that is earlier.
   [[nodiscard]] Expected<std::vector<std::optional<Job>>> jobs(std::span<const JobId> ids,
-                                                               Deadline until = Deadline::max());
+                                                               Deadline until = Deadline::max()) const;
   /// The same without payloads and results, for those who poll often.
   [[nodiscard]] Expected<std::vector<std::optional<JobState>>> states(std::span<const JobId> ids,
-                                                                      Deadline until = Deadline::max());
+                                                                      Deadline until = Deadline::max()) const;
   /// The queues that jobs belong to, in the order given; nothing for an id that names no job. A job's queue
   /// never changes.
-  [[nodiscard]] Expected<std::vector<std::optional<std::string>>> queues_of(std::span<const JobId> ids);
-  [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id);
-  [[nodiscard]] Expected<JobPage> list(const ListRequest& request);
+  [[nodiscard]] Expected<std::vector<std::optional<std::string>>> queues_of(std::span<const JobId> ids) const;
+  [[nodiscard]] Expected<std::optional<JobHistory>> history(JobId id) const;
+  [[nodiscard]] Expected<JobPage> list(const ListRequest& request) const;
   /// The evidence, newest first. The next page is `before` the last moment of this one, and so a page has
   /// more than `limit` (1 to 1000) where several writes were refused at its last moment.
   [[nodiscard]] Expected<std::vector<StaleWrite>> stale_writes(
-      std::size_t limit, std::optional<DatabaseTime> before = std::nullopt);
-  [[nodiscard]] Expected<std::vector<Queue>> queues();
+      std::size_t limit, std::optional<DatabaseTime> before = std::nullopt) const;
+  [[nodiscard]] Expected<std::vector<Queue>> queues() const;
   /// Exact, and cheap however many jobs there are, as long as a watchdog runs somewhere.
   [[nodiscard]] Expected<std::vector<QueueCounts>> counts(
-      const std::optional<std::string>& queue = std::nullopt);
-  [[nodiscard]] Expected<DatabaseTime> now();
+      const std::optional<std::string>& queue = std::nullopt) const;
+  [[nodiscard]] Expected<DatabaseTime> now() const;
   /// Whether jobs can be written now: no table is locked, the disk has room, and it is no standby.
   [[nodiscard]] Expected<void> check_writable();
 

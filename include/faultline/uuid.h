@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "faultline/language.h"
 
 namespace faultline {
 
@@ -28,6 +31,7 @@ struct Uuid {
   /// A random (version 4) identifier from the operating system's entropy.
   [[nodiscard]] static Uuid random();
 };
+std::ostream& operator<<(std::ostream& out, const Uuid& uuid);
 
 }  // namespace faultline
 

@@ -74,10 +74,11 @@ struct DrainReport {
 
 struct WorkerStats {
   std::uint64_t claimed = 0;
-  std::uint64_t settled = 0;  ///< committed outcomes of any kind
-  std::uint64_t stale = 0;    ///< refused writes, of handlers too
-  std::size_t running = 0;    ///< handlers, now
-  std::size_t waiting = 0;    ///< claimed jobs that wait for a slot, now
+  std::uint64_t settled = 0;   ///< committed outcomes of any kind
+  std::uint64_t released = 0;  ///< of these, jobs that were given back and not worked, as a drain does
+  std::uint64_t stale = 0;     ///< refused writes, of handlers too
+  std::size_t running = 0;     ///< handlers, now
+  std::size_t waiting = 0;     ///< claimed jobs that wait for a slot, now
 };
 
 /// Works jobs. Register handlers, then `run` (the life of a worker process) or `start` and `drain`.

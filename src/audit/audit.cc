@@ -117,13 +117,6 @@ Error translate(const pg::Error& error) {
   return result;
 }
 
-Error translate(const schema::MigrateError& error) {
-  return {.code = error.code == schema::MigrateError::Code::database ? ErrorCode::unavailable
-                                                                     : ErrorCode::wrong_schema,
-          .message = error.message,
-          .hint = error.hint};
-}
-
 /// Adds what breaks the invariant in one bucket.
 pg::Expected<void> look(pg::Connection& connection, const Invariant& invariant, std::int16_t bucket,
                         std::size_t examples_max, Check& check, Deadline until) {
@@ -190,7 +183,7 @@ Expected<Report> check(pg::Connection& connection, std::size_t examples_max, Dea
                                  .hint = "there are " + all});
   }
   if (const auto current = schema::check(connection, until); !current)
-    return std::unexpected(translate(current.error()));
+    return std::unexpected(schema::to_error(current.error()));
   if (const auto begun = connection.exec_script(kBeginning, until); !begun)
     return std::unexpected(translate(begun.error()));
   auto report = store::answer_to(ErrorCode::internal, [&]() -> Expected<Report> {

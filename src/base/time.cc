@@ -1,6 +1,7 @@
 #include "faultline/time.h"
 
 #include <cstdio>
+#include <ostream>
 
 namespace faultline {
 
@@ -18,5 +19,7 @@ std::string to_string(DatabaseTime time) {
                 static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
   return text;
 }
+
+std::ostream& operator<<(std::ostream& out, DatabaseTime time) { return out << to_string(time); }
 
 }  // namespace faultline

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cstring>
+#include <ostream>
 #include <stdexcept>
 
 namespace faultline {
@@ -20,6 +21,8 @@ int hex_value(char c) {
 constexpr bool dash_before(std::size_t byte) { return byte == 4 || byte == 6 || byte == 8 || byte == 10; }
 
 }  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Uuid& uuid) { return out << uuid.to_string(); }
 
 std::string Uuid::to_string() const {
   std::string text;

@@ -116,11 +116,18 @@ constexpr std::array kQueueDeletions = {
     std::pair{QueueDeletion::Status::not_found, std::string_view{"not_found"}},
 };
 
+constexpr std::array kSubmissions = {
+    std::pair{Submission::Status::created, std::string_view{"created"}},
+    std::pair{Submission::Status::existing, std::string_view{"existing"}},
+    std::pair{Submission::Status::conflict, std::string_view{"conflict"}},
+};
+
 constexpr std::array kCodes = {
     std::pair{ErrorCode::invalid_argument, std::string_view{"invalid_argument"}},
     std::pair{ErrorCode::payload_too_large, std::string_view{"payload_too_large"}},
     std::pair{ErrorCode::payload_invalid, std::string_view{"payload_invalid"}},
     std::pair{ErrorCode::unknown_queue, std::string_view{"unknown_queue"}},
+    std::pair{ErrorCode::conflict, std::string_view{"conflict"}},
     std::pair{ErrorCode::timed_out, std::string_view{"timed_out"}},
     std::pair{ErrorCode::unavailable, std::string_view{"unavailable"}},
     std::pair{ErrorCode::locked, std::string_view{"locked"}},
@@ -165,6 +172,8 @@ std::string_view to_string(DecideStatus status) { return word_of(kDecideStatuses
 std::string_view to_string(QueueDeletion::Status status) { return word_of(kQueueDeletions, status); }
 std::string_view to_string(ErrorCode code) { return word_of(kCodes, code); }
 
+std::string_view to_string(Submission::Status status) { return word_of(kSubmissions, status); }
+std::ostream& operator<<(std::ostream& out, const Error& error) { return out << error.describe(); }
 std::string Error::describe() const { return hint.empty() ? message : message + " (" + hint + ")"; }
 
 Outcome Outcome::success(std::optional<std::string> result) {

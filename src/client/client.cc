@@ -113,33 +113,33 @@ Expected<Client> Client::open(ClientOptions options) {
   return Client{std::make_shared<Store>(std::move(*store)), std::move(options.name)};
 }
 
-Expected<Submission> Client::enqueue(const NewJob& job) { return store_->enqueue(job); }
+Expected<Submission> Client::enqueue(const NewJob& job) { return store_->enqueue(job, KeyConflict::refuse); }
 
 Expected<std::vector<Submission>> Client::enqueue(std::span<const NewJob> jobs) {
-  return store_->enqueue(jobs);
+  return store_->enqueue(jobs, KeyConflict::refuse);
 }
 
-Expected<Submission> Client::enqueue_in(void* pg_connection, const NewJob& job) {
-  return only(enqueue_in(pg_connection, std::span{&job, 1}));
+Expected<Submission> Client::enqueue_in(pg_conn* connection, const NewJob& job) {
+  return only(enqueue_in(connection, std::span{&job, 1}));
 }
 
-Expected<std::vector<Submission>> Client::enqueue_in(void* pg_connection, std::span<const NewJob> jobs) {
-  return store_->enqueue_in(pg_connection, jobs);
+Expected<std::vector<Submission>> Client::enqueue_in(pg_conn* connection, std::span<const NewJob> jobs) {
+  return store_->enqueue_in(connection, jobs);
 }
 
 Expected<std::size_t> Client::enqueue_bulk(const std::function<std::optional<NewJob>()>& next) {
   return store_->enqueue_bulk(next);
 }
 
-Expected<std::optional<Job>> Client::get(JobId id) { return store_->job(id); }
-Expected<std::optional<JobHistory>> Client::history(JobId id) { return store_->history(id); }
-Expected<JobPage> Client::list(const ListRequest& request) { return store_->list(request); }
+Expected<std::optional<Job>> Client::get(JobId id) const { return store_->job(id); }
+Expected<std::optional<JobHistory>> Client::history(JobId id) const { return store_->history(id); }
+Expected<JobPage> Client::list(const ListRequest& request) const { return store_->list(request); }
 
-Expected<Job> Client::await(JobId id, milliseconds timeout) {
+Expected<Job> Client::await(JobId id, milliseconds timeout) const {
   return only(await(std::span{&id, 1}, timeout));
 }
 
-Expected<std::vector<Job>> Client::await(std::span<const JobId> ids, milliseconds timeout) {
+Expected<std::vector<Job>> Client::await(std::span<const JobId> ids, milliseconds timeout) const {
   const Deadline deadline = Deadline::clock::now() + std::clamp(timeout, milliseconds::zero(), kForever);
   Awaited awaited{*store_, ids};
   for (milliseconds pause = kFirstPause; awaited.open() > 0; pause = std::min(pause * 2, kLongestPause)) {
@@ -189,9 +189,9 @@ Expected<QueueDeletion> Client::delete_queue(std::string_view name) { return sto
 
 Expected<void> Client::pause(std::string_view queue) { return store_->pause(queue); }
 Expected<void> Client::resume(std::string_view queue) { return store_->resume(queue); }
-Expected<std::vector<Queue>> Client::queues() { return store_->queues(); }
+Expected<std::vector<Queue>> Client::queues() const { return store_->queues(); }
 
-Expected<std::vector<QueueCounts>> Client::counts(const std::optional<std::string>& queue) {
+Expected<std::vector<QueueCounts>> Client::counts(const std::optional<std::string>& queue) const {
   return store_->counts(queue);
 }
 

@@ -97,18 +97,6 @@ void write_object(JsonWriter& out, const Struct& value) {
   out.end_object();
 }
 
-std::string_view to_string(Submission::Status status) {
-  switch (status) {
-    case Submission::Status::created:
-      return "created";
-    case Submission::Status::existing:
-      return "existing";
-    case Submission::Status::conflict:
-      break;
-  }
-  return "conflict";
-}
-
 std::string_view to_string(Verdict::Status status) {
   switch (status) {
     case Verdict::Status::committed:

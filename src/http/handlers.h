@@ -57,9 +57,10 @@ std::optional<T> accepted(const Call& call, service::ServiceResult<T> answer) {
 
 /// A `Done` that answers with the `Response` that `respond` makes of the value.
 template <class T, class F>
-service::Done<T> answer_with(const Call& call, F respond) {
-  return [exchange = call.exchange, respond = std::move(respond)](service::ServiceResult<T> answer) {
-    exchange->respond(answer ? respond(std::move(*answer)) : problem_response(answer.error()));
+service::Done<T> answer_with(const Call& call, F respond, SentAgain again = SentAgain::is_the_same) {
+  return [exchange = call.exchange, respond = std::move(respond), again](service::ServiceResult<T> answer) {
+    exchange->respond(answer ? respond(std::move(*answer))
+                             : failed_response(std::move(answer.error()), again));
   };
 }
 

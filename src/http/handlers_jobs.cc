@@ -29,15 +29,24 @@ Response submission_response(std::vector<Submission> submissions) {
   return response;
 }
 
+/// Who sends many jobs reads the status first, and only it may tell that some were not added.
 Response batch_response(const std::vector<Submission>& submissions) {
-  const bool any_new = std::ranges::any_of(
-      submissions, [](const Submission& each) { return each.status == Submission::Status::created; });
-  return {.status = any_new ? 201 : 200, .body = codec::list_body("submissions", submissions)};
+  const auto any = [&](Submission::Status status) {
+    return std::ranges::find(submissions, status, &Submission::status) != submissions.end();
+  };
+  const int status = any(Submission::Status::conflict) ? 207 : any(Submission::Status::created) ? 201 : 200;
+  return {.status = status, .body = codec::list_body("submissions", submissions)};
 }
 
 /// The key may stand in the header or in the body, and must be the same if in both.
-std::optional<Problem> take_key(std::string_view header, Jobs& jobs) {
-  if (header.empty()) return std::nullopt;
+std::optional<Problem> take_key(const Request& request, Jobs& jobs) {
+  const auto given = request.find_header("Idempotency-Key");
+  if (!given) return std::nullopt;
+  const std::string_view header = *given;
+  if (header.empty()) {
+    return malformed("the header Idempotency-Key is empty",
+                     "a variable of the program may be; leave the header out to send a job without a key");
+  }
   if (jobs.batch) {
     return invalid("the header Idempotency-Key goes with a single job",
                    "give each job of a batch its idempotency_key");
@@ -131,17 +140,71 @@ Response changed_response(const service::Changed<Status>& changed) {
   return {.body = service::changed_json(changed)};
 }
 
-/// Of a change to one job.
+SentAgain sent_again(const service::Selection& selection) {
+  return selection.call.is_nil() ? SentAgain::is_another : SentAgain::is_the_same;
+}
+
+constexpr std::string_view kTokensUsedUp = "the job's fencing tokens are used up; submit it as a new one";
+
+/// Why a job is as it was; nothing if it was changed.
+std::optional<std::string_view> why_unchanged(CancelStatus status) {
+  switch (status) {
+    case CancelStatus::finished:
+      return "the job had ended before";
+    case CancelStatus::token_exhausted:
+      return kTokensUsedUp;
+    default:
+      return std::nullopt;
+  }
+}
+std::optional<std::string_view> why_unchanged(RequeueStatus status) {
+  switch (status) {
+    case RequeueStatus::live:
+      return "the job is waiting or running: there is nothing to requeue";
+    case RequeueStatus::token_exhausted:
+      return kTokensUsedUp;
+    default:
+      return std::nullopt;
+  }
+}
+std::optional<std::string_view> why_unchanged(PurgeStatus status) {
+  switch (status) {
+    case PurgeStatus::not_dead:
+      return "only dead jobs are purged, and this one is not";
+    case PurgeStatus::token_exhausted:
+      return kTokensUsedUp;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Of a change to one job. One that could not be made is a conflict with what the job is, which the answer
+/// says.
 template <class Status>
-Response change_response(const service::Changed<Status>& changed) {
-  const auto& [id, status] = changed.items.front();
-  if (status == Status::not_found) return problem_response(no_such_job());
-  JsonWriter out;
-  out.begin_object();
-  out.key("id").string(id.to_string());
-  out.key("status").string(to_string(status));
-  out.end_object();
-  return {.body = out.take()};
+service::Done<service::Changed<Status>> answer_change(const Call& call, SentAgain again) {
+  return [exchange = call.exchange, &service = call.service, who = call.who,
+          again](service::ServiceResult<service::Changed<Status>> answer) {
+    if (!answer) return exchange->respond(failed_response(std::move(answer.error()), again));
+    const auto [id, status] = answer->items.front();
+    if (status == Status::not_found) return exchange->respond(problem_response(no_such_job()));
+    if (const auto why = why_unchanged(status)) {
+      return service.job(who, id, [exchange, why, id](const service::ServiceResult<JobHistory>& found) {
+        const Problem problem{.code = service::Code::conflict,
+                              .message = std::string{*why},
+                              .hint = "GET /v1/jobs/{id} has its history",
+                              .job = id};
+        exchange->respond(problem_response(problem, [&](JsonWriter& out) {
+          if (found) out.key("state").string(to_string(found->job.state));
+        }));
+      });
+    }
+    JsonWriter out;
+    out.begin_object();
+    out.key("job_id").string(id.to_string());
+    out.key("status").string(to_string(status));
+    out.end_object();
+    exchange->respond({.body = out.take()});
+  };
 }
 
 Response queue_response(const service::QueueOverview& queue) {
@@ -161,12 +224,14 @@ void post_jobs(const Call& call) {
     call.exchange->respond(batch_response({}));
     return;
   }
-  if (const auto problem = take_key(call.request.header("Idempotency-Key"), *jobs))
-    return refuse(call, *problem);
+  if (const auto problem = take_key(call.request, *jobs)) return refuse(call, *problem);
   take_traceparent(call.request.header("traceparent"), jobs->jobs);
+  const bool all_have_keys =
+      std::ranges::all_of(jobs->jobs, [](const NewJob& job) { return job.idempotency_key.has_value(); });
+  const SentAgain again = all_have_keys ? SentAgain::is_the_same : SentAgain::is_another;
   call.service.enqueue(call.who, std::move(jobs->jobs),
-                       jobs->batch ? answer_with<std::vector<Submission>>(call, &batch_response)
-                                   : answer_with<std::vector<Submission>>(call, &submission_response));
+                       jobs->batch ? answer_with<std::vector<Submission>>(call, &batch_response, again)
+                                   : answer_with<std::vector<Submission>>(call, &submission_response, again));
 }
 
 void get_job(const Call& call) {
@@ -195,14 +260,16 @@ void post_cancel(const Call& call) {
   auto change = accepted(call, decode_change(call.request.body, true, call.limits()));
   if (!change) return;
   call.service.cancel(call.who, {.ids = {*id}, .call = change->selection.call}, std::move(change->reason),
-                      answer_with<service::Changed<CancelStatus>>(call, &change_response<CancelStatus>));
+                      answer_change<CancelStatus>(call, sent_again(change->selection)));
 }
 
 void post_cancel_many(const Call& call) {
   auto selected = accepted(call, decode_selection(call.request.body, true, call.limits()));
   if (!selected) return;
+  auto answer = answer_with<service::Changed<CancelStatus>>(call, &changed_response<CancelStatus>,
+                                                            sent_again(selected->selection));
   call.service.cancel(call.who, std::move(selected->selection), std::move(selected->reason),
-                      answer_with<service::Changed<CancelStatus>>(call, &changed_response<CancelStatus>));
+                      std::move(answer));
 }
 
 void post_requeue(const Call& call) {
@@ -211,14 +278,15 @@ void post_requeue(const Call& call) {
   auto change = accepted(call, decode_change(call.request.body, false, call.limits()));
   if (!change) return;
   call.service.requeue(call.who, {.ids = {*id}, .call = change->selection.call},
-                       answer_with<service::Changed<RequeueStatus>>(call, &change_response<RequeueStatus>));
+                       answer_change<RequeueStatus>(call, sent_again(change->selection)));
 }
 
 void post_requeue_many(const Call& call) {
   auto selected = accepted(call, decode_selection(call.request.body, false, call.limits()));
   if (!selected) return;
-  call.service.requeue(call.who, std::move(selected->selection),
-                       answer_with<service::Changed<RequeueStatus>>(call, &changed_response<RequeueStatus>));
+  auto answer = answer_with<service::Changed<RequeueStatus>>(call, &changed_response<RequeueStatus>,
+                                                             sent_again(selected->selection));
+  call.service.requeue(call.who, std::move(selected->selection), std::move(answer));
 }
 
 void post_purge(const Call& call) {
@@ -227,14 +295,15 @@ void post_purge(const Call& call) {
   auto change = accepted(call, decode_change(call.request.body, false, call.limits()));
   if (!change) return;
   call.service.purge(call.who, {.ids = {*id}, .call = change->selection.call},
-                     answer_with<service::Changed<PurgeStatus>>(call, &change_response<PurgeStatus>));
+                     answer_change<PurgeStatus>(call, sent_again(change->selection)));
 }
 
 void post_purge_many(const Call& call) {
   auto selected = accepted(call, decode_selection(call.request.body, false, call.limits()));
   if (!selected) return;
-  call.service.purge(call.who, std::move(selected->selection),
-                     answer_with<service::Changed<PurgeStatus>>(call, &changed_response<PurgeStatus>));
+  auto answer = answer_with<service::Changed<PurgeStatus>>(call, &changed_response<PurgeStatus>,
+                                                           sent_again(selected->selection));
+  call.service.purge(call.who, std::move(selected->selection), std::move(answer));
 }
 
 void post_decide(const Call& call) {
@@ -253,7 +322,7 @@ void post_decide(const Call& call) {
         }
         JsonWriter out;
         out.begin_object();
-        out.key("id").string(id.to_string());
+        out.key("job_id").string(id.to_string());
         out.key("key").string(key);
         out.key("status").string(to_string(status));
         out.end_object();

@@ -179,10 +179,14 @@ void post_resolve(const Call& call) {
 void post_effects_begin(const Call& call) {
   auto keys = accepted(call, decode_effect_keys(call.request.body, call.limits()));
   if (!keys) return;
-  call.service.begin_effects(call.who, std::move(*keys),
-                             answer_with<std::vector<Effect>>(call, [](const std::vector<Effect>& effects) {
-                               return Response{.body = codec::list_body("effects", effects)};
-                             }));
+  const bool all_named = std::ranges::none_of(*keys, [](const EffectKey& key) { return key.call.is_nil(); });
+  auto answer = answer_with<std::vector<Effect>>(
+      call,
+      [](const std::vector<Effect>& effects) {
+        return Response{.body = codec::list_body("effects", effects)};
+      },
+      all_named ? SentAgain::is_the_same : SentAgain::is_another);
+  call.service.begin_effects(call.who, std::move(*keys), std::move(answer));
 }
 
 void post_effects_record(const Call& call) {

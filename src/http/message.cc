@@ -30,11 +30,13 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-std::string_view Request::header(std::string_view name) const {
+std::string_view Request::header(std::string_view name) const { return find_header(name).value_or(""); }
+
+std::optional<std::string_view> Request::find_header(std::string_view name) const {
   for (const auto& [key, value] : headers) {
     if (equal_ignoring_case(key, name)) return value;
   }
-  return {};
+  return std::nullopt;
 }
 
 std::string_view reason_of(int status) {
@@ -45,6 +47,8 @@ std::string_view reason_of(int status) {
       return "Created";
     case 204:
       return "No Content";
+    case 207:
+      return "Multi-Status";
     case 400:
       return "Bad Request";
     case 401:

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ struct Request {
 
   /// The first of that name, in any case; empty if there is none.
   [[nodiscard]] std::string_view header(std::string_view name) const;
+  /// The same, where an empty one and none are two things.
+  [[nodiscard]] std::optional<std::string_view> find_header(std::string_view name) const;
 };
 
 struct Response {

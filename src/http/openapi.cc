@@ -61,6 +61,8 @@ Tree answers_of(const Route& route) {
   if (route.operation == service::Operation::enqueue) {
     good["description"] = "New";
     answers["201"] = good;
+    good["description"] = "Some of a batch were not added";
+    answers["207"] = good;
   }
   answers["default"] = {{"description", "Not done"},
                         {"content", content("application/problem+json", reference("Problem"))}};

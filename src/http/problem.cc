@@ -70,6 +70,16 @@ Response problem_response(int status, const Problem& problem,
   return response;
 }
 
+Response failed_response(Problem problem, SentAgain again) {
+  if (problem.code != Code::outcome_unknown || again == SentAgain::is_another)
+    return problem_response(problem);
+  problem.hint =
+      "it may have been done; send the same again, with its idempotency key or call_id: nothing is done "
+      "twice";
+  problem.retry_after = std::chrono::seconds{1};
+  return problem_response(503, problem);
+}
+
 Problem malformed(std::string message, std::string hint) {
   return {.code = Code::malformed, .message = std::move(message), .hint = std::move(hint)};
 }

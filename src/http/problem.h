@@ -22,4 +22,10 @@ namespace faultline::http {
 [[nodiscard]] service::Problem malformed(std::string message, std::string hint = {});
 [[nodiscard]] service::Problem invalid(std::string message, std::string hint = {});
 
+/// Whether a request that is sent again, word for word, does nothing twice.
+enum class SentAgain { is_the_same, is_another };
+/// Of a call that failed. Clients send a 503 again by themselves: so is an unknown outcome answered only
+/// where that does no harm.
+[[nodiscard]] Response failed_response(service::Problem problem, SentAgain again);
+
 }  // namespace faultline::http

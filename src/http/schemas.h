@@ -24,7 +24,7 @@ inline constexpr std::string_view kSchemas = R"json({
   "Submission": {"type": "object", "required": ["status", "job_id"], "properties": {
     "status": {"enum": ["created", "existing", "conflict"]},
     "job_id": {"$ref": "#/components/schemas/Id"}}},
-  "Submissions": {"description": "Of a batch: one item per job, in order. Of a single job: the item itself", "anyOf": [
+  "Submissions": {"description": "Of a batch: one item per job, in order. Of a single job: the item itself. 201: there are new ones. 207: of some the key is another job's, and these were not added", "anyOf": [
     {"$ref": "#/components/schemas/Submission"},
     {"type": "object", "required": ["submissions"], "properties": {
       "submissions": {"type": "array", "items": {"$ref": "#/components/schemas/Submission"}}}}]},
@@ -91,14 +91,14 @@ inline constexpr std::string_view kSchemas = R"json({
     "reason": {"type": "string", "description": "How that is known, for the record"},
     "token": {"$ref": "#/components/schemas/Token",
       "description": "Under which it was begun, as the job's history has it: what was begun anew since is not meant. Not there: that of the effect on record now"}}},
-  "DecidedEffect": {"type": "object", "required": ["id", "key", "status"], "properties": {
-    "id": {"$ref": "#/components/schemas/Id"},
+  "DecidedEffect": {"type": "object", "required": ["job_id", "key", "status"], "properties": {
+    "job_id": {"$ref": "#/components/schemas/Id"},
     "key": {"type": "string"},
     "status": {"enum": ["decided", "otherwise", "recorded", "changed", "running"],
       "description": "decided: on record, by this call or one that said the same. otherwise: it was decided before, and differently. recorded: its attempt has recorded what it gave. changed: it was begun anew since. running: an attempt is under way"}}},
   "DeletedQueue": {"type": "object", "required": ["status"], "properties": {"status": {"const": "deleted"}}},
-  "ChangedItem": {"type": "object", "required": ["id", "status"], "properties": {
-    "id": {"$ref": "#/components/schemas/Id"},
+  "ChangedItem": {"type": "object", "required": ["job_id", "status"], "properties": {
+    "job_id": {"$ref": "#/components/schemas/Id"},
     "status": {"enum": ["cancelled", "requested", "finished", "requeued", "live", "purged", "not_dead", "not_found", "token_exhausted"]}}},
   "Changed": {"type": "object", "required": ["items", "matched", "changed"], "properties": {
     "items": {"type": "array", "items": {"$ref": "#/components/schemas/ChangedItem"}, "description": "By id, in order"},
@@ -189,7 +189,8 @@ inline constexpr std::string_view kSchemas = R"json({
     "code": {"enum": ["malformed", "invalid", "too_large", "unauthenticated", "forbidden", "not_found", "conflict",
       "stale", "overloaded", "unavailable", "outcome_unknown", "internal"]},
     "hint": {"type": "string"},
-    "job_id": {"$ref": "#/components/schemas/Id", "description": "Of a conflict: the job that has the key"},
+    "job_id": {"$ref": "#/components/schemas/Id", "description": "Of a conflict: the job that has the key, or that could not be changed"},
+    "state": {"$ref": "#/components/schemas/JobState", "description": "Of a job that could not be changed"},
     "retry_after_ms": {"type": "integer"},
     "reason": {"$ref": "#/components/schemas/StaleReason"},
     "token": {"$ref": "#/components/schemas/Token"},

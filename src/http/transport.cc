@@ -63,11 +63,13 @@ class AsioTransport : public Transport {
 
   void linger(Written done) override {
     if constexpr (std::same_as<Socket, TlsStream>) {
-      socket_.async_shutdown([done = std::move(done)](const ErrorCode& error) mutable { done(!error); });
+      // It fails when there is more to read than the client's goodbye.
+      socket_.async_shutdown([this, done = std::move(done)](const ErrorCode& error) mutable {
+        if (!error) return done(true);
+        end_and_discard(std::move(done));
+      });
     } else {
-      ErrorCode ignored;
-      tcp().shutdown(Tcp::socket::shutdown_send, ignored);
-      discard(std::move(done));
+      end_and_discard(std::move(done));
     }
   }
 
@@ -79,12 +81,18 @@ class AsioTransport : public Transport {
   [[nodiscard]] std::string peer() const override { return peer_; }
 
  private:
+  void end_and_discard(Written done) {
+    ErrorCode ignored;
+    tcp().shutdown(Tcp::socket::shutdown_send, ignored);
+    discard(std::move(done));
+  }
+  /// Below TLS: nobody looks at it.
   void discard(Written done) {
-    socket_.async_read_some(asio::buffer(discarded_),
-                            [this, done = std::move(done)](const ErrorCode& error, std::size_t) mutable {
-                              if (error) return done(true);
-                              discard(std::move(done));
-                            });
+    tcp().async_read_some(asio::buffer(discarded_),
+                          [this, done = std::move(done)](const ErrorCode& error, std::size_t) mutable {
+                            if (error) return done(true);
+                            discard(std::move(done));
+                          });
   }
   Tcp::socket& tcp() {
     if constexpr (std::same_as<Socket, TlsStream>) {

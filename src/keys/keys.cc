@@ -86,20 +86,11 @@ Error translate(const pg::Error& error) {
   return result;
 }
 
-Error translate(const schema::MigrateError& error) {
-  using Code = schema::MigrateError::Code;
-  return {.code = error.code == Code::permission_denied ? ErrorCode::permission_denied
-                  : error.code == Code::database        ? ErrorCode::unavailable
-                                                        : ErrorCode::wrong_schema,
-          .message = error.message,
-          .hint = error.hint};
-}
-
 /// Runs one statement on a database whose schema is the one that this program speaks.
 Expected<pg::Result> run(pg::Connection& connection, const pg::Statement& statement, const pg::Params& params,
                          Deadline until) {
   if (const auto checked = schema::check(connection, until); !checked)
-    return std::unexpected(translate(checked.error()));
+    return std::unexpected(schema::to_error(checked.error()));
   auto result = connection.exec(statement, params, until);
   if (!result) return std::unexpected(translate(result.error()));
   return std::move(*result);

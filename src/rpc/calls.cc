@@ -408,32 +408,34 @@ class Calls final : public pb::Faultline::CallbackService {
 
   ServerUnaryReactor* DecideEffect(CallbackServerContext* context, const pb::DecideEffectRequest* request,
                                    pb::DecideEffectResponse* response) override {
-    return call(context, "DecideEffect", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
-      auto id = wire::job_id(request->job_id());
-      if (!id) return malformed(std::move(id.error()));
-      EffectFinding finding{.job = *id,
-                            .key = request->key(),
-                            .happened = request->happened(),
-                            .result = request->result(),
-                            .reason = request->reason()};
-      if (request->has_token()) finding.begun_under = FenceToken{request->token()};
-      shared_.service.decide_effect(who, std::move(finding),
-                                    reply<DecideStatus>(answer, [response](DecideStatus status) {
-                                      response->set_status(std::string{to_string(status)});
-                                      return grpc::Status::OK;
-                                    }));
-      return {};
-    });
+    return call(context, "DecideEffect",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  auto id = wire::job_id(request->job_id());
+                  if (!id) return malformed(std::move(id.error()));
+                  EffectFinding finding{.job = *id,
+                                        .key = request->key(),
+                                        .happened = request->happened(),
+                                        .result = request->result(),
+                                        .reason = request->reason()};
+                  if (request->has_token()) finding.begun_under = FenceToken{request->token()};
+                  shared_.service.decide_effect(who, std::move(finding),
+                                                reply<DecideStatus>(answer, [response](DecideStatus status) {
+                                                  response->set_status(std::string{to_string(status)});
+                                                  return grpc::Status::OK;
+                                                }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* DeleteQueue(CallbackServerContext* context, const pb::DeleteQueueRequest* request,
                                   pb::DeleteQueueResponse* /*response*/) override {
-    return call(context, "DeleteQueue", [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
-      shared_.service.delete_queue(
-          who, request->name(),
-          reply<QueueDeletion>(answer, [](const QueueDeletion&) { return grpc::Status::OK; }));
-      return {};
-    });
+    return call(context, "DeleteQueue",
+                [&](const Principal& who, const Answer& answer) -> ServiceResult<void> {
+                  shared_.service.delete_queue(
+                      who, request->name(),
+                      reply<QueueDeletion>(answer, [](const QueueDeletion&) { return grpc::Status::OK; }));
+                  return {};
+                });
   }
 
   ServerUnaryReactor* ListQueues(CallbackServerContext* context, const pb::ListQueuesRequest* /*request*/,

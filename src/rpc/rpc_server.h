@@ -22,7 +22,7 @@ struct RpcServerOptions {
   std::size_t connections_max = 4'096;
   /// Nothing: no TLS. With a client authority, callers must have a certificate of it.
   std::shared_ptr<const tls::Certificates> certificates{};
-  EventSink log{};  ///< required
+  EventSink log{};          ///< required
   bool access_log = false;  ///< a line for every answer
 };
 

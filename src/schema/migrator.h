@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "faultline/error.h"
 #include "faultline/time.h"
 #include "pg/connection.h"
 
@@ -48,6 +49,9 @@ struct MigrateError {
 
   [[nodiscard]] std::string describe() const { return hint.empty() ? message : message + ": " + hint; }
 };
+
+/// As callers of the public API react to it.
+[[nodiscard]] Error to_error(MigrateError error);
 
 /// The version that this program speaks.
 [[nodiscard]] int version_of_program();

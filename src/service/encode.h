@@ -18,7 +18,7 @@ template <class Status>
   out.begin_object().key("items").begin_array();
   for (const auto& [id, status] : changed.items) {
     out.begin_object();
-    out.key("id").string(id.to_string());
+    out.key("job_id").string(id.to_string());
     out.key("status").string(to_string(status));
     out.end_object();
   }

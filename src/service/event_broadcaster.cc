@@ -47,7 +47,7 @@ std::string snapshot_json(const std::vector<QueueOverview>& overviews, const Pri
 }
 
 std::string evidence_json(const StaleWrite& write) {
-  json object{{"job", write.job.to_string()},
+  json object{{"job_id", write.job.to_string()},
               {"verb", write.verb},
               {"reason", to_string(write.reason)},
               {"token", write.token.value},
@@ -184,7 +184,7 @@ void EventBroadcaster::enqueued(std::span<const NewJob> jobs, std::span<const Su
     if (submissions[i].status != Submission::Status::created) continue;
     const NewJob& job = jobs[i];
     tell("job_enqueued", job.queue,
-         dump({{"job", submissions[i].job.to_string()},
+         dump({{"job_id", submissions[i].job.to_string()},
                {"queue", job.queue},
                {"kind", job.kind},
                {"priority", job.priority}}));
@@ -195,7 +195,7 @@ void EventBroadcaster::claimed(std::span<const ClaimedJob> jobs) {
   if (!watched()) return;
   for (const ClaimedJob& job : jobs) {
     tell("lease_acquired", job.queue,
-         dump({{"job", job.lease.job.to_string()},
+         dump({{"job_id", job.lease.job.to_string()},
                {"queue", job.queue},
                {"kind", job.kind},
                {"attempt", job.attempt},
@@ -213,7 +213,7 @@ void EventBroadcaster::settled(std::span<const Settlement> settlements, std::spa
     const Lease& lease = settlements[i].lease;
     const Outcome& outcome = settlements[i].outcome;
     std::string queue = known[i] ? *known[i]->queue : std::string{};
-    json object{{"job", lease.job.to_string()},
+    json object{{"job_id", lease.job.to_string()},
                 {"queue", queue.empty() ? json() : json(queue)},
                 {"outcome", to_string(outcome.kind)},
                 {"token", lease.token.value},

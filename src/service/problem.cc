@@ -53,6 +53,8 @@ Problem shown(const Error& error) {
               .message = "the database cannot be reached, or cannot do this now",
               .hint = "nothing was changed; try again",
               .retry_after = kRetryAfter};
+    case ErrorCode::conflict:
+      return {.code = Code::conflict, .message = error.message, .hint = error.hint, .job = error.job};
     case ErrorCode::locked:
       return {.code = Code::unavailable,
               .message = "somebody holds a lock in the database that this needs",

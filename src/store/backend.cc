@@ -65,8 +65,10 @@ Error translate(const pg::Error& error) {
       result.message = error.message;
       result.hint = error.hint;
       result.code = error.sqlstate == "FL404"   ? ErrorCode::unknown_queue
+                    : error.sqlstate == "FL409" ? ErrorCode::conflict
                     : error.sqlstate == "FL423" ? ErrorCode::locked
                                                 : ErrorCode::invalid_argument;
+      if (result.code == ErrorCode::conflict) result.job = JobId::parse(error.detail);
       break;
     default:
       break;
@@ -98,15 +100,8 @@ Expected<std::unique_ptr<Backend>> Backend::open(const StoreOptions& options) {
 Expected<void> Backend::look_at_schema(Deadline deadline) {
   auto connection = acquire(deadline);
   if (!connection) return std::unexpected(translate(connection.error()));
-  if (auto checked = schema::check(**connection, deadline); !checked) {
-    using Code = schema::MigrateError::Code;
-    const Code code = checked.error().code;
-    return std::unexpected(Error{.code = code == Code::permission_denied ? ErrorCode::permission_denied
-                                         : code == Code::database        ? ErrorCode::unavailable
-                                                                         : ErrorCode::wrong_schema,
-                                 .message = std::move(checked.error().message),
-                                 .hint = std::move(checked.error().hint)});
-  }
+  if (auto checked = schema::check(**connection, deadline); !checked)
+    return std::unexpected(schema::to_error(std::move(checked.error())));
   auto meta = (*connection)->exec(sql::kMetaGet, pg::Params{}.add(std::int16_t{0}), deadline);
   if (!meta) {
     Error error = translate(meta.error());

@@ -20,6 +20,9 @@ using std::chrono::milliseconds;
 constexpr std::size_t kCallMax = 1'000;
 constexpr std::size_t kCallBytesMax = 16 * 1024 * 1024;
 
+constexpr std::string_view kConflict = "FL409";
+constexpr std::string_view kConflictHint = "A key names one piece of work: use another one for this.";
+
 std::int16_t some_bucket(const Backend& backend) {
   static std::atomic<unsigned> turn{static_cast<unsigned>(Uuid::random().bytes[0])};
   return static_cast<std::int16_t>(turn.fetch_add(1, std::memory_order_relaxed) %
@@ -77,8 +80,8 @@ void add_option(pg::Params& params, pg::Type type, const Range& range, const Val
 /// A batch of jobs on its way into the database: what was asked, and the ids and places they get.
 class EnqueueBatch {
  public:
-  EnqueueBatch(const Backend& backend, std::span<const NewJob> jobs)
-      : jobs_(jobs), submissions_(jobs.size()) {
+  EnqueueBatch(const Backend& backend, std::span<const NewJob> jobs, KeyConflict on_conflict)
+      : jobs_(jobs), on_conflict_(on_conflict), submissions_(jobs.size()) {
     const std::int16_t bucket = some_bucket(backend);
     std::map<std::pair<std::string_view, std::string_view>, std::size_t> first_with_key;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -113,6 +116,21 @@ class EnqueueBatch {
     return queues;
   }
 
+  /// Of jobs that are refused if there is one: two of them have one key, and are not the same.
+  [[nodiscard]] std::optional<pg::Error> conflict_within() const {
+    if (on_conflict_ == KeyConflict::answer) return std::nullopt;
+    for (const auto& [repeat, first] : repeats_) {
+      if (prints_.at(repeat) == prints_.at(first)) continue;
+      return pg::Error{.code = pg::Errc::raised,
+                       .sqlstate = std::string{kConflict},
+                       .message = "job " + std::to_string(repeat) +
+                                  " of the batch has the idempotency key of job " + std::to_string(first) +
+                                  " of the batch, and another kind or payload",
+                       .hint = std::string{kConflictHint}};
+    }
+    return std::nullopt;
+  }
+
   /// All of it as one unit. Sent again it adds nothing: the ids are the same.
   [[nodiscard]] pg::Unit unit() const {
     pg::Unit unit;
@@ -120,6 +138,13 @@ class EnqueueBatch {
       for (const auto& [place, indices] : *places) {
         for (const std::span<const std::size_t> piece : pieces_of(indices)) {
           unit.add(sql::kJobsEnqueue, job_params(place, piece, places == &keyed_));
+          // A job alone is not added if it is in conflict, and the answer tells.
+          if (places == &keyed_ && on_conflict_ == KeyConflict::refuse && jobs_.size() > 1) {
+            pg::Params params;
+            params.add(place.first).add(place.second);
+            add_keys(params, piece);
+            unit.add(sql::kKeysRefuseConflicts, std::move(params));
+          }
         }
       }
     }
@@ -127,7 +152,7 @@ class EnqueueBatch {
   }
 
   /// Reads what the keys gave; the rest were created.
-  [[nodiscard]] std::vector<Submission> submissions(std::span<const pg::Result> results) {
+  [[nodiscard]] pg::Expected<std::vector<Submission>> submissions(std::span<const pg::Result> results) {
     for (const pg::Result& rows : results) {
       // An announcement is no answer about jobs.
       if (rows.columns() != 3) continue;
@@ -139,6 +164,19 @@ class EnqueueBatch {
           prints_.at(repeat) == (owner == owner_prints_.end() ? prints_.at(first) : owner->second);
       submissions_[repeat] = {.status = same ? Submission::Status::existing : Submission::Status::conflict,
                               .job = submissions_[first].job};
+    }
+    if (on_conflict_ == KeyConflict::refuse) {
+      for (std::size_t i = 0; i < jobs_.size(); ++i) {
+        if (submissions_[i].status != Submission::Status::conflict) continue;
+        const std::string owner = submissions_[i].job.to_string();
+        return std::unexpected(pg::Error{.code = pg::Errc::raised,
+                                         .sqlstate = std::string{kConflict},
+                                         .message = "idempotency key '" + *jobs_[i].idempotency_key +
+                                                    "' belongs to job " + owner +
+                                                    ", which has another kind or payload",
+                                         .detail = owner,
+                                         .hint = std::string{kConflictHint}});
+      }
     }
     return std::move(submissions_);
   }
@@ -192,13 +230,17 @@ class EnqueueBatch {
       }
     });
     if (with_keys) {
-      params.add_array(pg::Type::text, piece,
-                       [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
-      params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return pg::BytesView{prints_.at(i)}; });
+      add_keys(params, piece);
     } else {
       params.add_null(pg::Type::text_array).add_null(pg::Type::bytea_array);
     }
     return params;
+  }
+
+  void add_keys(pg::Params& params, std::span<const std::size_t> piece) const {
+    params.add_array(pg::Type::text, piece,
+                     [&](std::size_t i) { return std::string_view{*jobs_[i].idempotency_key}; });
+    params.add_array(pg::Type::bytea, piece, [&](std::size_t i) { return pg::BytesView{prints_.at(i)}; });
   }
 
   void read_keyed(const pg::Result& rows, int row) {
@@ -215,6 +257,7 @@ class EnqueueBatch {
   }
 
   std::span<const NewJob> jobs_;
+  KeyConflict on_conflict_;
   std::vector<Submission> submissions_;
   Places plain_;
   Places keyed_;
@@ -241,15 +284,21 @@ std::optional<Error> check_jobs(Backend& backend, std::span<const NewJob> jobs, 
   return std::nullopt;
 }
 
-Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs, Deadline deadline) {
+Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs,
+                                          KeyConflict on_conflict, Deadline deadline) {
   if (jobs.empty()) return std::vector<Submission>{};
-  EnqueueBatch batch{backend, jobs};
+  EnqueueBatch batch{backend, jobs, on_conflict};
+  if (const auto conflict = batch.conflict_within()) return std::unexpected(translate(*conflict));
   bool sent = false;
   for (;;) {
     pg::Unit unit = batch.unit();
     backend.announcer().announce(batch.due_queues(), Announcer::Commit::at_once, unit);
     auto results = backend.try_run(unit, deadline);
-    if (results) return batch.submissions(*results);
+    if (results) {
+      auto submissions = batch.submissions(*results);
+      if (!submissions) return std::unexpected(translate(submissions.error()));
+      return std::move(*submissions);
+    }
     const pg::Errc code = results.error().code;
     // An earlier sending of these very jobs was still under way, and has committed since: the next try finds
     // them.
@@ -257,7 +306,8 @@ Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJ
     if (!again || Deadline::clock::now() >= deadline) {
       Error error = translate(results.error());
       // The first try may have been committed, and the database cannot be asked.
-      if (sent) error.code = ErrorCode::outcome_unknown;
+      // Not so of a conflict: had it been, the keys would be these jobs'.
+      if (sent && error.code != ErrorCode::conflict) error.code = ErrorCode::outcome_unknown;
       return std::unexpected(std::move(error));
     }
     sent = true;
@@ -275,7 +325,8 @@ Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& c
 pg::Expected<std::vector<Submission>> add_jobs_in(Backend& backend, pg::Connection& connection,
                                                   std::span<const NewJob> jobs, Deadline deadline) {
   if (jobs.empty()) return std::vector<Submission>{};
-  EnqueueBatch batch{backend, jobs};
+  EnqueueBatch batch{backend, jobs, KeyConflict::refuse};
+  if (auto conflict = batch.conflict_within()) return std::unexpected(std::move(*conflict));
   pg::Unit unit = batch.unit();
   backend.announcer().announce(batch.due_queues(), Announcer::Commit::later, unit);
   auto results = connection.run(unit, deadline);

@@ -6,8 +6,8 @@ namespace faultline::store {
 
 /// Of jobs that were checked.
 [[nodiscard]] Expected<std::vector<Submission>> enqueue(Backend& backend, std::span<const NewJob> jobs,
-                                                        Deadline deadline);
-/// Inside the transaction that is open on a connection of the caller's.
+                                                        KeyConflict on_conflict, Deadline deadline);
+/// Inside the transaction that is open on a connection of the caller's. Conflicts are refused.
 [[nodiscard]] Expected<std::vector<Submission>> enqueue_in(Backend& backend, pg::Connection& connection,
                                                            std::span<const NewJob> jobs, Deadline deadline);
 /// The problem with jobs, if there is one.

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <random>
 
+#include "base/canonical_json.h"
+
 namespace faultline::store {
 namespace {
 
@@ -73,9 +75,11 @@ std::int16_t bucket_of_key(std::string_view queue, std::string_view key, int buc
 }
 
 Sha256 fingerprint(const NewJob& job) {
-  const std::string_view encoding = job.encoding == Encoding::json ? "j" : "b";
   const std::string_view separator{"\0", 1};
-  return sha256({bytes_of(job.kind), bytes_of(separator), bytes_of(encoding), bytes_of(job.payload)});
+  const bool is_json = job.encoding == Encoding::json;
+  const std::string canonical = is_json ? canonical_json(job.payload) : std::string{};
+  return sha256({bytes_of(job.kind), bytes_of(separator), bytes_of(is_json ? "j" : "b"),
+                 bytes_of(is_json ? std::string_view{canonical} : std::string_view{job.payload})});
 }
 
 }  // namespace faultline::store

@@ -39,7 +39,10 @@ class Store::Impl {
  public:
   explicit Impl(std::unique_ptr<store::Backend> opened)
       : backend(std::move(opened)), claims(*backend), shared_enqueue([this](std::span<const NewJob> jobs) {
-          return change([&] { return store::enqueue(*backend, jobs, backend->deadline()); });
+          return change([&] {
+            // Jobs with keys share nothing, and so none is in conflict.
+            return store::enqueue(*backend, jobs, KeyConflict::answer, backend->deadline());
+          });
         }) {}
 
   std::unique_ptr<store::Backend> backend;
@@ -69,34 +72,34 @@ Expected<Store> Store::open(const StoreOptions& options) {
 
 void Store::give_up() { impl_->backend->give_up(); }
 
-Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs) {
+Expected<std::vector<Submission>> Store::enqueue(std::span<const NewJob> jobs, KeyConflict on_conflict) {
   store::Backend& backend = *impl_->backend;
   // What cannot be added is told before it shares a commit.
   if (auto checked = look([&] { return none_or(store::check_jobs(backend, jobs, backend.deadline())); });
       !checked)
     return std::unexpected(std::move(checked.error()));
-  auto submissions = store::SharedEnqueue::takes(jobs)
-                         ? impl_->shared_enqueue.enqueue(jobs)
-                         : change([&] { return store::enqueue(backend, jobs, backend.deadline()); });
+  auto submissions = store::SharedEnqueue::takes(jobs) ? impl_->shared_enqueue.enqueue(jobs) : change([&] {
+    return store::enqueue(backend, jobs, on_conflict, backend.deadline());
+  });
   impl_->after_enqueueing(jobs);
   return submissions;
 }
 
-Expected<Submission> Store::enqueue(const NewJob& job) {
-  auto submissions = enqueue(std::span{&job, 1});
+Expected<Submission> Store::enqueue(const NewJob& job, KeyConflict on_conflict) {
+  auto submissions = enqueue(std::span{&job, 1}, on_conflict);
   if (!submissions) return std::unexpected(std::move(submissions.error()));
   return submissions->front();
 }
 
-Expected<std::vector<Submission>> Store::enqueue_in(void* pg_connection, std::span<const NewJob> jobs) {
+Expected<std::vector<Submission>> Store::enqueue_in(pg_conn* connection, std::span<const NewJob> jobs) {
   const Error no_transaction{.code = ErrorCode::invalid_argument,
                              .message = "the connection has no open transaction",
                              .hint = "BEGIN one first; a job that needs none is added with enqueue"};
-  if (pg_connection == nullptr) return std::unexpected(no_transaction);
-  pg::Connection connection = pg::Connection::borrow(static_cast<pg_conn*>(pg_connection));
-  if (!connection.in_transaction()) return std::unexpected(no_transaction);
+  if (connection == nullptr) return std::unexpected(no_transaction);
+  pg::Connection borrowed = pg::Connection::borrow(connection);
+  if (!borrowed.in_transaction()) return std::unexpected(no_transaction);
   return change(
-      [&] { return store::enqueue_in(*impl_->backend, connection, jobs, impl_->backend->deadline()); });
+      [&] { return store::enqueue_in(*impl_->backend, borrowed, jobs, impl_->backend->deadline()); });
 }
 
 Expected<std::size_t> Store::enqueue_bulk(const std::function<std::optional<NewJob>()>& next) {
@@ -210,42 +213,44 @@ Expected<QueueDeletion> Store::delete_queue(std::string_view name) {
   return change([&] { return store::delete_queue(*impl_->backend, name, impl_->backend->deadline()); });
 }
 
-Expected<std::optional<Job>> Store::job(JobId id) {
+Expected<std::optional<Job>> Store::job(JobId id) const {
   return look([&] { return store::find_job(*impl_->backend, id, impl_->backend->deadline()); });
 }
 
-Expected<std::vector<std::optional<Job>>> Store::jobs(std::span<const JobId> ids, Deadline until) {
+Expected<std::vector<std::optional<Job>>> Store::jobs(std::span<const JobId> ids, Deadline until) const {
   return look(
       [&] { return store::find_jobs(*impl_->backend, ids, std::min(until, impl_->backend->deadline())); });
 }
 
-Expected<std::vector<std::optional<JobState>>> Store::states(std::span<const JobId> ids, Deadline until) {
+Expected<std::vector<std::optional<JobState>>> Store::states(std::span<const JobId> ids,
+                                                             Deadline until) const {
   return look(
       [&] { return store::find_states(*impl_->backend, ids, std::min(until, impl_->backend->deadline())); });
 }
 
-Expected<std::vector<std::optional<std::string>>> Store::queues_of(std::span<const JobId> ids) {
+Expected<std::vector<std::optional<std::string>>> Store::queues_of(std::span<const JobId> ids) const {
   return look([&] { return store::find_queues_of(*impl_->backend, ids, impl_->backend->deadline()); });
 }
 
-Expected<std::optional<JobHistory>> Store::history(JobId id) {
+Expected<std::optional<JobHistory>> Store::history(JobId id) const {
   return look([&] { return store::find_history(*impl_->backend, id, impl_->backend->deadline()); });
 }
 
-Expected<JobPage> Store::list(const ListRequest& request) {
+Expected<JobPage> Store::list(const ListRequest& request) const {
   return look([&] { return store::list_jobs(*impl_->backend, request, impl_->backend->deadline()); });
 }
 
-Expected<std::vector<StaleWrite>> Store::stale_writes(std::size_t limit, std::optional<DatabaseTime> before) {
+Expected<std::vector<StaleWrite>> Store::stale_writes(std::size_t limit,
+                                                      std::optional<DatabaseTime> before) const {
   return look(
       [&] { return store::list_stale_writes(*impl_->backend, limit, before, impl_->backend->deadline()); });
 }
 
-Expected<std::vector<Queue>> Store::queues() {
+Expected<std::vector<Queue>> Store::queues() const {
   return look([&] { return store::list_queues(*impl_->backend, impl_->backend->deadline()); });
 }
 
-Expected<std::vector<QueueCounts>> Store::counts(const std::optional<std::string>& queue) {
+Expected<std::vector<QueueCounts>> Store::counts(const std::optional<std::string>& queue) const {
   return look([&] { return store::count_jobs(*impl_->backend, queue, impl_->backend->deadline()); });
 }
 
@@ -256,7 +261,7 @@ Expected<void> Store::check_writable() {
   return {};
 }
 
-Expected<DatabaseTime> Store::now() {
+Expected<DatabaseTime> Store::now() const {
   return look([&] { return store::database_time(*impl_->backend, impl_->backend->deadline()); });
 }
 

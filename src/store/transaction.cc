@@ -101,6 +101,12 @@ std::optional<std::string_view> Rows::text(std::size_t row, std::size_t column) 
   return data_->result.text(static_cast<int>(row), static_cast<int>(column));
 }
 
+std::size_t Rows::column(std::string_view name) const {
+  const int column = data_ ? data_->result.column(name) : -1;
+  if (column < 0) throw std::out_of_range("the answer has no column \"" + std::string{name} + "\"");
+  return static_cast<std::size_t>(column);
+}
+
 std::string_view Rows::required(std::size_t row, std::size_t column) const {
   const auto value = text(row, column);
   if (!value) throw std::invalid_argument("the value is NULL; look with text()");
@@ -141,7 +147,7 @@ class Transaction::Impl {
     return value_of(store::add_jobs_in(backend_, connection, jobs, backend_.deadline()));
   }
 
-  [[nodiscard]] void* native_handle() { return connection_.native_handle(); }
+  [[nodiscard]] pg_conn* native_handle() { return connection_.native_handle(); }
 
   /// The error because of which the transaction cannot be committed, if there is one.
   [[nodiscard]] std::optional<pg::Error> failure() const {
@@ -181,7 +187,7 @@ Rows Transaction::exec(std::string_view sql, std::span<const SqlParam> params) {
 }
 Submission Transaction::enqueue(const NewJob& job) { return impl_.enqueue({&job, 1}).front(); }
 std::vector<Submission> Transaction::enqueue(std::span<const NewJob> jobs) { return impl_.enqueue(jobs); }
-void* Transaction::native_handle() { return impl_.native_handle(); }
+pg_conn* Transaction::native_handle() { return impl_.native_handle(); }
 
 namespace store {
 namespace {

@@ -95,7 +95,7 @@ bool ClaimSettler::settle_failed(std::vector<PendingOutcome> outcomes, const Err
               {{"error", error.describe()}});
     if (trace::ExecutionSpan* execution = outcomes.front().attempt->execution())
       execution->end("refused", error.describe());
-    coordinator_.settled(outcomes, 0);
+    coordinator_.settled(outcomes, {});
     return true;
   }
   bool reached = true;
@@ -132,7 +132,7 @@ void ClaimSettler::take_verdicts(std::vector<PendingOutcome> outcomes, const std
   std::vector<PendingOutcome> unknown;
   std::vector<PendingOutcome> ended;
   Meter::Settlements counted{meter_};
-  std::size_t committed = 0;
+  WorkerStats written;
   std::size_t stale = 0;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     PendingOutcome& pending = outcomes[i];
@@ -145,7 +145,8 @@ void ClaimSettler::take_verdicts(std::vector<PendingOutcome> outcomes, const std
     trace::ExecutionSpan* execution = pending.attempt->execution();
     if (verdict.committed()) {
       // Repeated or not: it is this worker's own outcome, whose answer comes only now.
-      ++committed;
+      ++written.settled;
+      if (pending.outcome.kind == Outcome::Kind::released) ++written.released;
       if (execution != nullptr) execution->end(pending.outcome);
       counted.add(*pending.attempt, pending.outcome.kind);
       tell_settled(pending);
@@ -163,7 +164,7 @@ void ClaimSettler::take_verdicts(std::vector<PendingOutcome> outcomes, const std
     ended.push_back(std::move(pending));
   }
   if (stale > 0) coordinator_.count_stale(stale);
-  coordinator_.settled(ended, committed);
+  coordinator_.settled(ended, written);
   if (!unknown.empty()) coordinator_.put_back(std::move(unknown));
 }
 

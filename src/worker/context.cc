@@ -180,7 +180,7 @@ void Context::Impl::commit(const std::function<Outcome(Transaction&)>& body) {
   }
   if (verdict->status == Verdict::Status::stale) refused("commit", verdict->stale);
   if (trace::ExecutionSpan* execution = attempt_.execution()) execution->end(outcome);
-  coordinator_.count_settled();
+  coordinator_.count_settled(outcome.kind);
   worker::Meter::Settlements{meter_}.add(attempt_, outcome.kind);
   log_.tell(Severity::debug, "job_settled", attempt_.job,
             {{"outcome", std::string{to_string(outcome.kind)}}});

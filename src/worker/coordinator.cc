@@ -397,12 +397,13 @@ void Coordinator::let_go(Attempt& attempt, std::vector<std::shared_ptr<Batch>>& 
   batches_.pop_back();
 }
 
-void Coordinator::settled(const std::vector<PendingOutcome>& outcomes, std::size_t committed) {
+void Coordinator::settled(const std::vector<PendingOutcome>& outcomes, const WorkerStats& counted) {
   std::vector<std::shared_ptr<Batch>> gone;
   const std::lock_guard lock{mutex_};
   for (const PendingOutcome& pending : outcomes) let_go(*pending.attempt, gone);
   outcomes_in_flight_ -= outcomes.size();
-  stats_.settled += committed;
+  stats_.settled += counted.settled;
+  stats_.released += counted.released;
   if (outcomes_.empty() && outcomes_in_flight_ == 0) drained_.notify_all();
 }
 
@@ -548,9 +549,10 @@ WorkerStats Coordinator::stats() const {
   return stats;
 }
 
-void Coordinator::count_settled() {
+void Coordinator::count_settled(Outcome::Kind outcome) {
   const std::lock_guard lock{mutex_};
   ++stats_.settled;
+  if (outcome == Outcome::Kind::released) ++stats_.released;
 }
 
 void Coordinator::count_stale(std::size_t stale) {

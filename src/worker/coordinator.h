@@ -102,8 +102,8 @@ class Coordinator {
   };
   /// How many more jobs of each queue there is room for now.
   [[nodiscard]] std::vector<Want> wants() const;
-  /// Written, or refused: the attempts are over.
-  void settled(const std::vector<PendingOutcome>& outcomes, std::size_t committed);
+  /// Written, or refused: the attempts are over. `counted` is what of them was written.
+  void settled(const std::vector<PendingOutcome>& outcomes, const WorkerStats& counted);
   void put_back(std::vector<PendingOutcome> outcomes);
   /// The database does not answer: no work is given out for a while, longer each time.
   void back_off();
@@ -152,7 +152,7 @@ class Coordinator {
   [[nodiscard]] WorkerStats stats() const;
   void count_stale(std::size_t stale);
   /// A fenced transaction settled its attempt by itself.
-  void count_settled();
+  void count_settled(Outcome::Kind outcome);
 
  private:
   struct Due {

@@ -2,7 +2,9 @@
 
 #include "faultline/client.h"
 
+#include <concepts>
 #include <memory>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <libpq-fe.h>
@@ -15,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 using Status = Submission::Status;
 
@@ -123,13 +126,71 @@ TEST_F(ClientTest, a_key_names_one_job_and_another_payload_under_it_is_a_conflic
   other.payload = "2";
   const Submission first = must(client_.enqueue(once));
   const Submission again = must(client_.enqueue(once));
-  const Submission conflict = must(client_.enqueue(other));
+  const auto conflict = client_.enqueue(other);
   EXPECT_EQ(again.status, Status::existing);
   EXPECT_EQ(again.job, first.job);
-  EXPECT_EQ(conflict.status, Status::conflict);
-  EXPECT_EQ(conflict.job, first.job);
+  expect_error(conflict, ErrorCode::conflict, first.job.to_string());
+  EXPECT_EQ(conflict.error().job, first.job);
   EXPECT_EQ(jobs(), 1);
 }
+
+TEST_F(ClientTest, a_batch_in_which_a_key_is_another_jobs_adds_nothing) {
+  const JobId owner = must(client_.enqueue({.kind = "k", .payload = "1", .idempotency_key = "a"})).job;
+  const NewJob same{.kind = "k", .payload = "1", .idempotency_key = "a"};
+  const NewJob other{.kind = "k", .payload = "2", .idempotency_key = "a"};
+
+  const auto refused =
+      client_.enqueue({{.kind = "plain"}, {.kind = "k", .idempotency_key = "new"}, same, other});
+  expect_error(refused, ErrorCode::conflict, "another kind or payload");
+  const auto alone = client_.enqueue({{.kind = "plain"}, {.kind = "k", .idempotency_key = "new"}, other});
+  expect_error(alone, ErrorCode::conflict, owner.to_string());
+  EXPECT_EQ(alone.error().job, owner);
+  EXPECT_EQ(jobs(), 1);
+
+  const std::vector<Submission> added =
+      must(client_.enqueue({{.kind = "plain"}, {.kind = "k", .idempotency_key = "new"}, same}));
+  EXPECT_EQ(added.at(1).status, Status::created);
+  EXPECT_EQ(added.at(2).status, Status::existing);
+  EXPECT_EQ(jobs(), 3);
+}
+
+TEST_F(ClientTest, jobs_in_braces_are_several_and_fields_in_braces_are_one) {
+  const auto two = client_.enqueue({{.kind = "x"}, {.kind = "y"}});
+  static_assert(std::same_as<decltype(two), const Expected<std::vector<Submission>>>);
+  ASSERT_EQ(must(two).size(), 2U);
+  EXPECT_EQ(must(client_.get(must(two)[1].job))->kind, "y");
+  const auto one = client_.enqueue({.kind = "z"});
+  static_assert(std::same_as<decltype(one), const Expected<Submission>>);
+  EXPECT_EQ(must(client_.get(must(one).job))->kind, "z");
+}
+
+TEST_F(ClientTest, a_job_runs_at_a_moment_of_the_calendar) {
+  using namespace std::chrono_literals;
+  const auto new_year = std::chrono::sys_days{2031y / 1 / 1};
+  const JobId id = must(client_.enqueue({.kind = "k", .run_at = DatabaseClock::from_sys(new_year + 8h)})).job;
+  const Client& reader = client_;
+  const DatabaseTime run_at = must(reader.get(id))->run_at;
+  EXPECT_EQ(to_string(run_at), "2031-01-01T08:00:00.000000Z");
+  EXPECT_EQ(DatabaseClock::to_sys(run_at), new_year + 8h);
+}
+
+TEST_F(ClientTest, ids_states_and_errors_can_be_written_out_and_ids_read_again) {
+  const JobId id = must(client_.enqueue({.kind = "k"})).job;
+  std::ostringstream out;
+  out << id << ' ' << must(client_.get(id))->state << ' ' << FenceToken{7} << ' '
+      << client_.enqueue(NewJob{}).error();
+  EXPECT_THAT(out.str(), StartsWith(id.to_string() + " available 7 "));
+  EXPECT_THAT(out.str(), HasSubstr("kind is empty"));
+  EXPECT_EQ(JobId::parse(id.to_string()), id);
+  EXPECT_EQ(JobId::parse("no id"), std::nullopt);
+}
+
+template <class Connection>
+concept CanCarryJobs = requires(Client& client, Connection connection, const NewJob& job) {
+  client.enqueue_in(connection, job);
+};
+static_assert(CanCarryJobs<PGconn*>);
+static_assert(!CanCarryJobs<void*> && !CanCarryJobs<int*> && !CanCarryJobs<Client*>);
 
 TEST_F(ClientTest, bad_input_is_refused_with_words_for_a_person) {
   expect_error(client_.enqueue(NewJob{}), ErrorCode::invalid_argument, "kind is empty");
@@ -307,6 +368,22 @@ TEST_F(ClientTransactionTest, a_refused_job_leaves_it_as_it_was) {
   run("COMMIT");
   EXPECT_EQ(orders(), 1);
   EXPECT_EQ(jobs(), 0);
+}
+
+TEST_F(ClientTransactionTest, a_conflict_cannot_be_overlooked) {
+  const JobId owner = must(client_.enqueue({.kind = "k", .payload = "1", .idempotency_key = "a"})).job;
+  const NewJob other{.kind = "k", .payload = "2", .idempotency_key = "a"};
+  run("BEGIN");
+  run("INSERT INTO orders VALUES (1)");
+  const auto one = client_.enqueue_in(own_.get(), other);
+  expect_error(one, ErrorCode::conflict, owner.to_string());
+  const auto batch = client_.enqueue_in(own_.get(), {{.kind = "plain"}, other});
+  expect_error(batch, ErrorCode::conflict, owner.to_string());
+  EXPECT_EQ(batch.error().job, owner);
+  // Whoever does not look: of half a batch nothing is committed.
+  run("COMMIT");
+  EXPECT_EQ(orders(), 0);
+  EXPECT_EQ(jobs(), 1);
 }
 
 TEST_F(ClientTransactionTest, a_connection_without_one_is_refused) {

@@ -3,6 +3,8 @@
 
 #include "codec/encode.h"
 #include "fixture.h"
+#include "pg/wire_proxy.h"
+#include "store/unreachable.h"
 #include "support/every_option.h"
 
 namespace faultline::testing {
@@ -45,6 +47,60 @@ TEST_F(HttpJobs, the_same_key_is_the_same_job) {
   EXPECT_EQ(post("/v1/jobs", "[" + body + "]", "Idempotency-Key: one\r\n").status, 422);
 }
 
+TEST_F(HttpJobs, the_same_json_in_another_spelling_is_the_same_job) {
+  const Reply first = post("/v1/jobs", R"({"kind":"k","payload":{"a":1,"b":"é"},"idempotency_key":"one"})");
+  const Reply again =
+      post("/v1/jobs", R"({"kind": "k", "payload": {"b": "\u00e9", "a": 1}, "idempotency_key": "one"})");
+  EXPECT_EQ(again.status, 200) << again.body;
+  EXPECT_EQ(again.json()["job_id"], first.json()["job_id"]);
+}
+
+TEST_F(HttpJobs, an_unknown_outcome_is_worth_sending_again_where_that_does_no_harm) {
+  WireProxy proxy{database_.dsn()};
+  stop();
+  service_ =
+      service::Service::start({.database = proxy.dsn(), .call_timeout = ms{500}, .log = lines_.sink()});
+  start_server();
+  const auto unknown = [&](const std::string& target, const std::string& body) {
+    Reply reply;
+    // A look of the server's own may be cut off instead.
+    EXPECT_TRUE(eventually([&] {
+      // It needs a connection that is open.
+      if (post("/v1/jobs", R"({"kind":"known"})").status != 201) return false;
+      const Unreachable unreachable{proxy};
+      proxy.cut_after('S');
+      reply = post(target, body);
+      return reply.code() == "outcome_unknown";
+    })) << reply.body;
+    return reply;
+  };
+
+  const Reply with_key = unknown("/v1/jobs", R"({"kind":"k","idempotency_key":"one"})");
+  EXPECT_EQ(with_key.status, 503);
+  EXPECT_EQ(with_key.header("retry-after"), "1");
+  EXPECT_THAT(with_key.json()["hint"].get<std::string>(), ::testing::HasSubstr("idempotency key"));
+  const Reply without = unknown("/v1/jobs", R"([{"kind":"k","idempotency_key":"two"},{"kind":"other"}])");
+  EXPECT_EQ(without.status, 500);
+  EXPECT_EQ(without.header("retry-after"), "");
+  EXPECT_THAT(without.json()["hint"].get<std::string>(), ::testing::HasSubstr("look before you repeat it"));
+
+  EXPECT_TRUE(eventually([&] {
+    const int status = post("/v1/jobs", R"({"kind":"k","idempotency_key":"one"})").status;
+    return status == 200 || status == 201;
+  }));
+  Store store = this->store();
+  EXPECT_EQ(must(store.list({.kind = "k"})).jobs.size(), 2U) << "one of each key";
+}
+
+TEST_F(HttpJobs, an_empty_key_is_no_key_that_was_meant) {
+  for (const std::string header : {"Idempotency-Key:\r\n", "Idempotency-Key:  \r\n"}) {
+    const Reply reply = post("/v1/jobs", R"({"kind":"k"})", header);
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    EXPECT_THAT(reply.body, ::testing::HasSubstr("Idempotency-Key is empty"));
+  }
+  EXPECT_EQ(get("/v1/jobs").json()["jobs"].size(), 0U);
+}
+
 TEST_F(HttpJobs, a_batch_has_one_answer_per_job) {
   const Reply array = post("/v1/jobs", R"([{"kind":"a","idempotency_key":"x"},{"kind":"b"}])");
   ASSERT_EQ(array.status, 201) << array.body;
@@ -52,9 +108,13 @@ TEST_F(HttpJobs, a_batch_has_one_answer_per_job) {
   const Reply lines = post(
       "/v1/jobs", "{\"kind\":\"a\",\"idempotency_key\":\"x\"}\n{\"kind\":\"c\",\"idempotency_key\":\"x\"}\n",
       "Content-Type: application/x-ndjson\r\n");
-  ASSERT_EQ(lines.status, 200) << lines.body;
+  ASSERT_EQ(lines.status, 207) << "one was not added, and whoever looks at the status alone knows it\n"
+                               << lines.body;
   EXPECT_EQ(lines.json()["submissions"][0]["status"], "existing");
   EXPECT_EQ(lines.json()["submissions"][1]["status"], "conflict");
+  const Reply mixed = post("/v1/jobs", R"([{"kind":"new"},{"kind":"c","idempotency_key":"x"}])");
+  EXPECT_EQ(mixed.status, 207) << mixed.body;
+  EXPECT_EQ(mixed.json()["submissions"][0]["status"], "created");
   EXPECT_EQ(post("/v1/jobs", "{\"kind\":\"a\"}\n{\"kind\":\"b\"}\n",
                  "Content-Type: Application/X-NDJSON ; charset=utf-8\r\n")
                 .status,
@@ -129,10 +189,16 @@ TEST_F(HttpJobs, jobs_are_cancelled_and_requeued) {
   const Reply cancelled = post("/v1/jobs/" + id + "/cancel", R"({"reason":"not wanted"})");
   ASSERT_EQ(cancelled.status, 200) << cancelled.body;
   EXPECT_EQ(cancelled.json()["status"], "cancelled");
-  EXPECT_EQ(post("/v1/jobs/" + id + "/cancel", "").json()["status"], "finished");
+  EXPECT_EQ(cancelled.json()["job_id"], id);
+  const Reply finished = post("/v1/jobs/" + id + "/cancel", "");
+  EXPECT_EQ(finished.status, 409) << finished.body;
+  EXPECT_EQ(finished.json()["state"], "cancelled");
+  EXPECT_EQ(finished.json()["job_id"], id);
   EXPECT_EQ(get("/v1/jobs/" + id).json()["job"]["state"], "cancelled");
   EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", "").json()["status"], "requeued");
-  EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", "{}").json()["status"], "live");
+  const Reply live = post("/v1/jobs/" + id + "/requeue", "{}");
+  EXPECT_EQ(live.status, 409) << live.body;
+  EXPECT_EQ(live.json()["state"], "available");
   EXPECT_EQ(post("/v1/jobs/" + id + "/requeue", R"({"a":1})").status, 422);
   EXPECT_EQ(post("/v1/jobs/" + id + "/cancel", R"({"raison":""})").status, 422);
   EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/cancel", "").status, 404);
@@ -192,7 +258,9 @@ TEST_F(HttpJobs, dead_jobs_are_purged_and_no_others) {
             200);
   const std::string waiting = add();
 
-  EXPECT_EQ(post("/v1/jobs/" + waiting + "/purge", "").json()["status"], "not_dead");
+  const Reply not_dead = post("/v1/jobs/" + waiting + "/purge", "");
+  EXPECT_EQ(not_dead.status, 409) << not_dead.body;
+  EXPECT_EQ(not_dead.json()["state"], "available");
   EXPECT_EQ(post("/v1/jobs/" + std::string{kNobody} + "/purge", "").status, 404);
   EXPECT_EQ(post("/v1/jobs/purge", R"({"filter":{"queue":"default","state":"available"}})").status, 422);
   EXPECT_EQ(post("/v1/jobs/purge", R"({"filter":{"queue":"default"},"dry_run":true})").json()["matched"], 1);

@@ -51,6 +51,28 @@ TEST_F(HttpTls, old_versions_and_plain_text_are_refused) {
   EXPECT_FALSE(plain.read_reply());
 }
 
+TEST_F(HttpTls, a_client_that_sends_before_it_reads_is_told_why_its_body_is_refused) {
+  start_server({.body_max = 100'000, .tls_cert = cert_, .tls_key = key_});
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free};
+  const std::unique_ptr<BIO, decltype(&BIO_free_all)> stream{BIO_new_ssl_connect(context.get()),
+                                                             &BIO_free_all};
+  BIO_set_conn_hostname(stream.get(), ("127.0.0.1:" + std::to_string(server_->port())).c_str());
+  ASSERT_EQ(BIO_do_handshake(stream.get()), 1);
+  const auto send = [&](const std::string& text) {
+    return BIO_write(stream.get(), text.data(), static_cast<int>(text.size())) ==
+           static_cast<int>(text.size());
+  };
+  ASSERT_TRUE(
+      send("POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: "
+           "20000000\r\n\r\n"));
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(send(std::string(100'000, ' '))) << "after " << i << " pieces";
+  std::string reply(1'000, '\0');
+  reply.resize(static_cast<std::size_t>(std::max(BIO_read(stream.get(), reply.data(), 1'000), 0)));
+  EXPECT_THAT(reply, ::testing::StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(reply, ::testing::HasSubstr("Connection: close\r\n"));
+}
+
 TEST_F(HttpTls, a_client_that_does_not_shake_hands_is_cut_off) {
   start_server({.header_timeout = ms{200}, .certificates = certificates()});
   RawClient silent = connect();

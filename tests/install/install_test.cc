@@ -118,8 +118,8 @@ TEST_F(InstallTest, an_installed_tree_has_what_is_public_and_nothing_else) {
       FAULTLINE_LIBDIR "/cmake/faultline/faultline-targets.cmake",
       "share/faultline/proto/faultline/v1/faultline.proto",
   };
-  for (const std::string header : {"client", "error", "event", "handler", "job", "json", "store", "time",
-                                   "transaction", "uuid", "watchdog", "worker"}) {
+  for (const std::string header : {"client", "error", "event", "handler", "job", "json", "language", "schema",
+                                   "store", "time", "transaction", "uuid", "watchdog", "worker"}) {
     expected.insert("include/faultline/" + header + ".h");
   }
 
@@ -188,6 +188,18 @@ TEST_F(InstallTest, an_outside_project_finds_them_with_pkg_config) {
   EXPECT_EQ(pkg_config({"--modversion", "faultline-remote"}), FAULTLINE_VERSION "\n");
   EXPECT_THAT(words_of(pkg_config({"--libs", "faultline-remote"})),
               IsSupersetOf({"-lfaultline-remote", "-lfaultline"}));
+}
+
+TEST_F(InstallTest, an_older_language_is_refused_with_the_flag_to_set) {
+  const auto headers = prefix() / "include";
+  for (const auto& entry : fs::directory_iterator{headers / "faultline"}) {
+    const std::string header = "faultline/" + entry.path().filename().string();
+    write_file(scratch_ / "older.cc", "#include <" + header + ">\n");
+    const auto compiled = run_process(
+        {.argv = {CXX_PROGRAM, "-std=c++20", "-fsyntax-only", "-I", headers, scratch_ / "older.cc"}});
+    EXPECT_NE(compiled.exit_code, 0) << header;
+    EXPECT_THAT(compiled.err, HasSubstr("Faultline needs C++23: compile with -std=c++23")) << header;
+  }
 }
 
 TEST_F(InstallTest, a_project_that_asks_for_what_is_not_there_is_told_so) {

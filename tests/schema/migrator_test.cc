@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 
+#include "faultline/schema.h"
 #include "private_pg/binaries.h"
 #include "sql/functions.h"
 #include "sql/migrations.h"
@@ -606,6 +607,71 @@ TEST(MigratorTest, two_databases_of_one_server_may_be_migrated_at_once_though_ro
     must(admin.exec_script(
         "DROP ROLE faultline_owner, faultline_producer, faultline_worker, faultline_reader", soon()));
   }
+}
+
+// ---- The library's own
+
+using Options = faultline::MigrateOptions;
+
+TEST(LibraryMigrateTest, a_program_makes_the_schema_it_needs_and_works_with_it) {
+  const TestDatabase database{Template::empty};
+  const Options options{.database = database.dsn(), .buckets = 2};
+
+  const auto first = must(faultline::migrate(options));
+  const auto second = must(faultline::migrate(options));
+
+  EXPECT_EQ(first.version_before, 0);
+  EXPECT_EQ(first.version_after, versions());
+  EXPECT_EQ(first.applied.size(), sql::kMigrations.size());
+  EXPECT_EQ(first.functions_replaced, sql::kFunctions.size());
+  EXPECT_EQ(second.version_before, versions());
+  EXPECT_THAT(second.applied, IsEmpty());
+  EXPECT_EQ(second.functions_replaced, 0U);
+  Store store = must(Store::open({.database = database.dsn()}));
+  EXPECT_EQ(must(store.enqueue(NewJob{.kind = "k"})).status, Submission::Status::created);
+}
+
+TEST(LibraryMigrateTest, programs_that_start_together_make_it_once) {
+  const TestDatabase database{Template::empty};
+  std::atomic<std::size_t> applied{0};
+  {
+    std::barrier together{4};
+    std::vector<std::jthread> programs;
+    for (int i = 0; i < 4; ++i) {
+      programs.emplace_back([&] {
+        together.arrive_and_wait();
+        const auto report = faultline::migrate({.database = database.dsn()});
+        EXPECT_TRUE(report.has_value()) << report.error();
+        applied += report ? report->applied.size() : 0;
+      });
+    }
+  }
+  EXPECT_EQ(applied, sql::kMigrations.size());
+}
+
+TEST(LibraryMigrateTest, what_is_wrong_is_an_error_with_what_to_do) {
+  const TestDatabase database{Template::empty};
+  const Login login;
+  const auto refused = faultline::migrate({.database = database.dsn_as(login.name())});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::permission_denied);
+  EXPECT_THAT(refused.error().hint, HasSubstr("owner or a superuser"));
+
+  const auto buckets = faultline::migrate({.database = database.dsn(), .buckets = 0});
+  ASSERT_FALSE(buckets);
+  EXPECT_EQ(buckets.error().code, ErrorCode::invalid_argument);
+
+  const auto nowhere = faultline::migrate({.database = "host=127.0.0.1 port=1"});
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(nowhere.error().hint, HasSubstr("database URL"));
+
+  must(faultline::migrate({.database = database.dsn()}));
+  auto connection = database.connect();
+  must(connection.exec_script("UPDATE faultline.migrations SET checksum = 'x' WHERE version = 1", soon()));
+  const auto foreign = faultline::migrate({.database = database.dsn()});
+  ASSERT_FALSE(foreign);
+  EXPECT_EQ(foreign.error().code, ErrorCode::wrong_schema);
 }
 
 }  // namespace

@@ -274,6 +274,7 @@ BEGIN
     ids := ARRAY(SELECT faultline.enqueue_many('[{"queue": "plans", "kind": "many", "payload": 1, "idempotency_key": "a"},
         {"queue": "capped", "kind": "many", "payload": 1}, {"queue": "plans", "kind": "many", "payload": 1}]'));
     PERFORM faultline.enqueue('plans', 'many', '1', idempotency_key => 'a');
+    PERFORM faultline.refuse_conflicts(0::smallint, 'plans', ARRAY['a'], ARRAY[faultline.fingerprint('many', 'json', '1')]);
 
     -- Of a queue with a cap, and of one without.
     PERFORM FROM faultline.claim_jobs(0::smallint, 'capped', 'w', gen_random_uuid(), 1, '{5}', '{-infinity}', ARRAY[lease], true, false, NULL);

@@ -118,6 +118,14 @@ TEST_F(RolesTest, every_role_can_do_its_verbs_and_no_others) {
       {"enqueue with a key",
        [](Store& s) { return word_for(s.enqueue(NewJob{.kind = "test", .idempotency_key = "the same"})); },
        "owner producer worker"},
+      {"enqueue with keys, all or none",
+       [](Store& s) {
+         const NewJob job{.kind = "test", .idempotency_key = "all or none"};
+         return word_for(
+             s.enqueue(std::vector{job, job, NewJob{.kind = "test", .idempotency_key = "another"}},
+                       KeyConflict::refuse));
+       },
+       "owner producer worker"},
       {"enqueue many", [&](Store& s) { return word_for(s.enqueue(many)); }, "owner producer worker"},
       {"enqueue in bulk",
        [](Store& s) {
@@ -462,7 +470,7 @@ class FunctionRightsTest : public RolesTest {
 
 TEST_F(FunctionRightsTest, each_role_may_call_its_verbs) {
   const std::set<std::string> read{"check_writable", "clock", "shown_state"};
-  std::set<std::string> produce{"enqueue", "enqueue_jobs", "enqueue_many"};
+  std::set<std::string> produce{"enqueue", "enqueue_jobs", "enqueue_many", "refuse_conflicts"};
   produce.merge(std::set<std::string>{read});
   std::set<std::string> work{"acknowledge_cancel",
                              "begin_effect",

@@ -72,7 +72,7 @@ TEST_F(LiveEventsTest, a_jobs_life_is_told_in_order_without_its_payload) {
   for (const char* name : {"job_enqueued", "lease_acquired", "job_settled", "stale_write_blocked"}) {
     const LiveEvent event = diary.of(name).at(0);
     const auto json = nlohmann::json::parse(event.json);
-    EXPECT_EQ(json.at("job"), id.to_string());
+    EXPECT_EQ(json.at("job_id"), id.to_string());
     EXPECT_EQ(json.at("queue"), "default");
     EXPECT_EQ(event.queue, "default");
   }
@@ -106,7 +106,7 @@ TEST_F(LiveEventsTest, a_refused_write_is_told_once_wherever_it_came_from) {
 
   std::multiset<std::string> jobs;
   for (const LiveEvent& event : diary.of("stale_write_blocked")) {
-    jobs.insert(nlohmann::json::parse(event.json).at("job").get<std::string>());
+    jobs.insert(nlohmann::json::parse(event.json).at("job_id").get<std::string>());
   }
   EXPECT_EQ(jobs, (std::multiset<std::string>{own.to_string(), id.to_string()}));
 }

@@ -2,13 +2,17 @@
 // with the transaction that adds them, or not at all.
 
 #include <barrier>
+#include <functional>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <libpq-fe.h>
 
+#include "base/canonical_json.h"
+#include "base/json_check.h"
 #include "schema/migrator.h"
 #include "store/fixture.h"
 #include "store/ids.h"
@@ -71,7 +75,7 @@ TEST_F(IdempotencyTest, another_payload_kind_or_encoding_under_the_same_key_is_a
   NewJob shifted = keyed("a", "j1");
   shifted.encoding = Encoding::bytes;
 
-  for (const NewJob& other : {keyed("a", "2"), keyed("a", " 1"), other_kind, other_encoding, shifted}) {
+  for (const NewJob& other : {keyed("a", "2"), keyed("a", "1.0"), other_kind, other_encoding, shifted}) {
     const Submission refused = submit(other);
     EXPECT_EQ(refused.status, Status::conflict);
     EXPECT_EQ(refused.job, first.job);
@@ -581,6 +585,130 @@ TEST_F(SqlProducerTest, a_key_is_one_whoever_takes_it_first) {
   EXPECT_EQ(sql_enqueue("'default', 'k', '[1,2]', idempotency_key => 'store first'"), from_store.job);
   EXPECT_EQ(failure_of("'default', 'k', '[1,3]', idempotency_key => 'store first'"), "FL409");
   EXPECT_EQ(jobs(), 2);
+}
+
+TEST_F(SqlProducerTest, the_same_json_in_another_spelling_is_the_same_job) {
+  // As C++, JavaScript, Python and a person write them.
+  const std::vector<std::vector<std::string>> same{
+      {R"({"to":"a","n":[1,2]})", R"({"to": "a", "n": [1, 2]})", R"({"n":[1,2],"to":"a"})",
+       "{\n\t\"to\" : \"a\",\r\n \"n\":[ 1 , 2 ] } "},
+      {R"("caf\u00e9 \ud83d\ude00 \/")", "\"caf\u00e9 \U0001F600 /\""},
+      {R"("\u000a\u0022\u005c\u001f")", R"("\n\"\\\u001F")"},
+      {"100", "1e2", "1E+2", "10.0e1"},
+      {"0.0000001", "1e-7", "1e-07"},
+      {"0", "-0", "0e5"},
+      {R"({"b":1,"aa":{},"a":[]})", R"({ "a" : [ ] , "aa" : { } , "b" : 1 })"},
+      {"true", " true "},
+  };
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    for (const bool sql_first : {true, false}) {
+      const std::string key = std::to_string(i) + (sql_first ? " sql" : " store");
+      const auto by_sql = [&](const std::string& text) {
+        return sql_enqueue("'default', 'k', $json$" + text + "$json$, idempotency_key => '" + key + "'");
+      };
+      const JobId first = sql_first ? by_sql(same[i][0]) : submit(keyed(key, same[i][0])).job;
+      for (const std::string& text : same[i]) {
+        const Submission again = submit(keyed(key, text));
+        EXPECT_EQ(again.status, Status::existing) << text;
+        EXPECT_EQ(again.job, first) << text;
+        EXPECT_EQ(by_sql(text), first) << text;
+      }
+    }
+  }
+}
+
+TEST_F(SqlProducerTest, what_may_mean_something_else_is_another_payload) {
+  const std::vector<std::pair<std::string, std::string>> different{
+      {"1", "1.0"},
+      {"1", "\"1\""},
+      {"[1,2]", "[2,1]"},
+      {"\"a b\"", "\"a  b\""},
+      {"\"a\"", "\"A\""},
+      {"null", "\"null\""},
+      {"{}", "[]"},
+      // Which of two members of one name is meant, each reader says for itself.
+      {R"({"a":1,"a":2})", R"({"a":2})"},
+      {R"({"a":1,"a":2})", R"({"a":2,"a":1})"},
+      {"12345678901234567890", "12345678901234567891"},
+      {"0.1", "0.10"},
+      {R"("\u0000")", R"("")"},
+      {"1e400", "1e401"},
+  };
+  for (std::size_t i = 0; i < different.size(); ++i) {
+    const std::string key = std::to_string(i);
+    const Submission first = submit(keyed(key, different[i].first));
+    EXPECT_EQ(submit(keyed(key, different[i].first)).status, Status::existing) << different[i].first;
+    const Submission refused = submit(keyed(key, different[i].second));
+    EXPECT_EQ(refused.status, Status::conflict) << different[i].second;
+    EXPECT_EQ(refused.job, first.job);
+  }
+}
+
+TEST_F(SqlProducerTest, deep_json_costs_neither_stack_nor_patience) {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += R"({"bb":"]}\"","a":)";
+  deep += "[ 1]" + std::string(100'000, '}');
+  const std::string form = canonical_json(deep);
+  EXPECT_TRUE(form.starts_with(R"({"a": {"a": )")) << "ordered on top";
+  EXPECT_THAT(form, HasSubstr("[ 1]")) << "as it was written below";
+  EXPECT_FALSE(find_json_problem(bytes_of(form), 100'001));
+}
+
+TEST_F(SqlProducerTest, json_has_the_form_that_the_database_gives_it) {
+  constexpr unsigned kSeed = 20'260'102;
+  std::mt19937 random{kSeed};
+  const auto pick = [&](std::size_t size) {
+    return std::uniform_int_distribution<std::size_t>{0, size - 1}(random);
+  };
+  const auto any_of = [&](const std::vector<std::string>& texts) { return texts[pick(texts.size())]; };
+  const auto space = [&] { return any_of({"", "", " ", "\n", "\t ", "\r\n"}); };
+  const auto string = [&] {
+    std::string text = "\"";
+    for (std::size_t n = pick(5); n > 0; --n) {
+      text += any_of({"a", "b", "Z", " ", "\u00e9", "\U0001F600", "\x7f", R"(\n)", R"(\/)", R"(\\)", R"(\")",
+                      R"(\b)", R"(\u0041)", R"(\u00E9)", R"(\u001f)", R"(\ud83d\uDE00)", R"(\uffff)",
+                      R"(\u0009)"});
+    }
+    return text + "\"";
+  };
+  const auto number = [&] {
+    return any_of({"", "-"}) + any_of({"0", "1", "10", "907", "12345678901234567890123"}) +
+           any_of({"", "", ".0", ".5", ".050", ".00"}) +
+           any_of({"", "", "e0", "E2", "e+3", "e-5", "e64", "E-064"});
+  };
+  const std::function<std::string(int)> value = [&](int depth) -> std::string {
+    const std::size_t kind = pick(depth > 0 ? 6 : 4);
+    if (kind == 0) return string();
+    if (kind <= 2) return number();
+    if (kind == 3) return any_of({"true", "false", "null"});
+    std::string text{kind == 4 ? "[" : "{"};
+    std::set<std::string> names;
+    for (std::size_t n = pick(5), i = 0; i < n; ++i) {
+      std::string item = space() + value(depth - 1) + space();
+      if (kind == 5) {
+        std::string name = string();
+        // The database forgets all but the last of two members that have one name, in whatever spelling.
+        if (!names.insert(canonical_json(name)).second) continue;
+        item = space() + std::move(name) + space() + ":" + item;
+      }
+      text += (text.size() > 1 ? "," : space()) + item;
+    }
+    return text + (text.size() > 1 ? "" : space()) + (kind == 4 ? "]" : "}");
+  };
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::string> texts;
+    for (int i = 0; i < 50; ++i) texts.push_back(space() + value(4) + space());
+    pg::Params params;
+    params.add_array(pg::Type::text, texts, [](const std::string& text) { return std::string_view{text}; });
+    const auto forms = must(sql_.exec(
+        {.name = "forms",
+         .sql = "SELECT t::jsonb::text FROM unnest($1::text[]) WITH ORDINALITY AS u(t, n) ORDER BY n"},
+        params, soon()));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_FALSE(find_json_problem(bytes_of(texts[i]), 128)) << texts[i];
+      EXPECT_EQ(canonical_json(texts[i]), forms.get<std::string>(static_cast<int>(i), 0)) << texts[i];
+    }
+  }
 }
 
 TEST_F(SqlProducerTest, an_expired_key_is_free_here_too) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -54,6 +55,72 @@ class TransactionTest : public StoreTest {
     EXPECT_EQ(to_string(verdict.stale.reason), to_string(reason));
   }
 };
+
+// ---- Values and rows
+
+TEST_F(TransactionTest, ids_tokens_moments_and_durations_go_in_and_come_back) {
+  using namespace std::chrono_literals;
+  const Lease mine = lease();
+  const auto moment = std::chrono::sys_days{2031y / 1 / 2} + 3h + 4us;
+  EXPECT_TRUE(must(store_.transact(mine, [&](Transaction& tx) {
+                const Rows rows = tx.exec(
+                    "SELECT $1::uuid AS job, $2::uuid AS lease, $3::bigint AS token, $4::timestamptz = "
+                    "$5::timestamptz AS same,"
+                    " extract(epoch FROM $6::interval)::float8 AS seconds, $4::timestamptz AT TIME ZONE "
+                    "'UTC' AS moment,"
+                    " $7::bigint AS none",
+                    {mine.job, mine.lease_id, mine.token, moment, DatabaseClock::from_sys(moment), 90'500ms,
+                     std::optional<FenceToken>{}});
+                EXPECT_EQ(rows[0].get<JobId>("job"), mine.job);
+                EXPECT_EQ(rows[0].get<Uuid>("lease"), mine.lease_id);
+                EXPECT_EQ(rows[0].get<FenceToken>("token"), mine.token);
+                EXPECT_TRUE(rows[0].get<bool>("same"));
+                EXPECT_EQ(rows[0].get<double>("seconds"), 90.5);
+                EXPECT_EQ(rows[0].text("moment"), "2031-01-02 03:00:00.000004");
+                EXPECT_EQ(rows[0].get<std::optional<FenceToken>>("none"), std::nullopt);
+                EXPECT_EQ(rows[0].get<std::optional<FenceToken>>("token"), mine.token);
+                return Outcome::success();
+              })).committed());
+}
+
+TEST_F(TransactionTest, rows_are_read_one_after_another_and_columns_by_their_names) {
+  const Lease mine = lease();
+  EXPECT_TRUE(
+      must(store_.transact(mine, [&](Transaction& tx) {
+        std::vector<std::pair<int, std::string>> read;
+        for (const Row row : tx.exec("SELECT n, 'row ' || n AS name FROM generate_series(1, 3) AS n"))
+          read.emplace_back(row.get<int>("n"), row.get<std::string>(1));
+        EXPECT_EQ(read, (std::vector<std::pair<int, std::string>>{{1, "row 1"}, {2, "row 2"}, {3, "row 3"}}));
+        const Rows rows = tx.exec("SELECT 1 AS n");
+        EXPECT_EQ(rows.column("n"), 0U);
+        EXPECT_THROW(static_cast<void>(rows.column("nn")), std::out_of_range);
+        EXPECT_THROW(static_cast<void>(rows[1]), std::out_of_range);
+        EXPECT_THROW(static_cast<void>(rows[0].get<Uuid>("n")), std::invalid_argument);
+        EXPECT_EQ(std::ranges::distance(tx.exec("SELECT 1 WHERE false")), 0);
+        return Outcome::success();
+      })).committed());
+}
+
+TEST_F(TransactionTest, a_key_that_is_another_jobs_is_thrown) {
+  const JobId owner = must(store_.enqueue({.kind = "next", .idempotency_key = "k"})).job;
+  const Lease mine = lease();
+  const auto add = [&](const std::function<void(Transaction&)>& body) {
+    try {
+      (void)store_.transact(mine, [&](Transaction& tx) {
+        body(tx);
+        return Outcome::success();
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const SqlError& error) {
+      EXPECT_EQ(error.sqlstate(), "FL409");
+      EXPECT_THAT(error.what(), HasSubstr(owner.to_string()));
+    }
+  };
+  const NewJob other{.kind = "other", .idempotency_key = "k"};
+  add([&](Transaction& tx) { tx.enqueue(other); });
+  add([&](Transaction& tx) { tx.enqueue({{.kind = "plain"}, other}); });
+  EXPECT_EQ(number("SELECT count(*) FROM faultline.jobs WHERE kind = 'plain'"), 0);
+}
 
 // ---- Together
 
@@ -369,7 +436,7 @@ TEST_F(TransactionTest, a_body_that_ends_the_transaction_behind_the_stores_back_
 
     const auto verdict = store_.transact(mine, [&](Transaction& tx) {
       transfer(tx, mine);
-      PQclear(PQexec(static_cast<PGconn*>(tx.native_handle()), ending.c_str()));
+      PQclear(PQexec(tx.native_handle(), ending.c_str()));
       return Outcome::success();
     });
 
@@ -386,8 +453,7 @@ TEST_F(TransactionTest, nothing_is_run_outside_of_the_transaction) {
   const Lease mine = lease();
   EXPECT_THROW(static_cast<void>(store_.transact(mine,
                                                  [&](Transaction& tx) {
-                                                   PQclear(PQexec(static_cast<PGconn*>(tx.native_handle()),
-                                                                  "ROLLBACK"));
+                                                   PQclear(PQexec(tx.native_handle(), "ROLLBACK"));
                                                    transfer(tx, mine);
                                                    return Outcome::success();
                                                  })),
@@ -399,7 +465,7 @@ TEST_F(TransactionTest, a_connection_that_is_left_in_the_middle_of_a_statement_i
   Store one = open_store({.transactions_max = 1});
   const Lease mine = lease();
   const auto verdict = one.transact(mine, [&](Transaction& tx) {
-    PQsendQuery(static_cast<PGconn*>(tx.native_handle()), "SELECT 1");
+    PQsendQuery(tx.native_handle(), "SELECT 1");
     return Outcome::success();
   });
   EXPECT_FALSE(verdict.has_value());
@@ -409,7 +475,7 @@ TEST_F(TransactionTest, a_connection_that_is_left_in_the_middle_of_a_statement_i
 TEST_F(TransactionTest, libpq_code_works_in_the_same_transaction) {
   const Lease mine = lease();
   EXPECT_TRUE(must(store_.transact(mine, [&](Transaction& tx) {
-                auto* raw = static_cast<PGconn*>(tx.native_handle());
+                auto* raw = tx.native_handle();
                 PQclear(PQexec(raw, "INSERT INTO transfers VALUES (NULL, 'by libpq')"));
                 EXPECT_EQ(tx.exec("SELECT count(*) FROM transfers").get<int>(0, 0), 1);
                 return Outcome::success();

@@ -121,6 +121,8 @@ TEST_F(DrainTest, a_handler_that_lets_stopped_fly_is_released_and_not_counted) {
   EXPECT_EQ(job(id).state, JobState::available);
   EXPECT_EQ(job(id).attempt, 0);
   EXPECT_THAT(outcomes(id), ElementsAre("released"));
+  EXPECT_EQ(worker.stats().settled, 1U);
+  EXPECT_EQ(worker.stats().released, 1U) << "it was given back, and not worked";
 }
 
 TEST_F(DrainTest, a_handler_that_finishes_although_it_was_told_to_stop_counts) {

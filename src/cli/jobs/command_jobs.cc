@@ -221,7 +221,7 @@ Expected<CommandResult> decide(Context& context, const DecideRequest& request) {
   return CommandResult{
       .text = "It is on record; " + next + ". If the job is dead: faultline jobs requeue " + id->to_string() +
               "\n",
-      .json = {{"id", id->to_string()}, {"key", request.key}, {"status", to_string(*status)}}};
+      .json = {{"job_id", id->to_string()}, {"key", request.key}, {"status", to_string(*status)}}};
 }
 
 void add_decide(CLI::App& command, Action& chosen) {

@@ -82,7 +82,8 @@ grpc::ChannelArguments arguments() {
 
 ErrorCode code_of(const pb::Failure& failure) {
   const std::string& code = failure.code();
-  if (code == "malformed" || code == "invalid" || code == "conflict") return ErrorCode::invalid_argument;
+  if (code == "malformed" || code == "invalid") return ErrorCode::invalid_argument;
+  if (code == "conflict") return ErrorCode::conflict;
   if (code == "too_large") return ErrorCode::payload_too_large;
   if (code == "unauthenticated" || code == "forbidden") return ErrorCode::permission_denied;
   if (code == "not_found") return ErrorCode::unknown_queue;

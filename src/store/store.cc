@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sql/statements.h"
 #include "store/admin.h"
 #include "store/answer.h"
 #include "store/backend.h"

@@ -52,7 +52,7 @@ TEST_F(HttpTls, old_versions_and_plain_text_are_refused) {
 }
 
 TEST_F(HttpTls, a_client_that_sends_before_it_reads_is_told_why_its_body_is_refused) {
-  start_server({.body_max = 100'000, .tls_cert = cert_, .tls_key = key_});
+  start_server({.body_max = 100'000, .certificates = certificates()});
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_client_method()),
                                                                   &SSL_CTX_free};
   const std::unique_ptr<BIO, decltype(&BIO_free_all)> stream{BIO_new_ssl_connect(context.get()),

@@ -133,6 +133,8 @@ TEST_F(InstallTest, the_libraries_export_the_public_api_and_keep_their_insides) 
   const auto symbols = exports_of("libfaultline.so");
   EXPECT_THAT(symbols, Contains(StartsWith("faultline::Client::open(")));
   EXPECT_THAT(symbols, Contains(StartsWith("faultline::Worker::start(")));
+  EXPECT_THAT(symbols, Contains(StartsWith("faultline::migrate(")));
+  EXPECT_THAT(symbols, Contains(StartsWith("faultline::operator<<(")));
   for (const std::string& symbol : symbols) {
     std::string_view name = symbol;
     for (const std::string_view prefix : {"typeinfo for ", "typeinfo name for ", "vtable for "}) {
